@@ -1,0 +1,80 @@
+# Every target prepares .venv by itself; `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Passed on to the command of demo, test, kind-demo and kind-test: make test ARGS='-k queue -x'
+ARGS ?=
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(VENV)/.package ## make .venv: what requirements/dev.txt pins, by hash, and schedcache installed editable
+
+$(BIN)/python:
+	@python=$$(hack/find-python); echo "$(VENV): $$("$$python" --version)"; "$$python" -m venv $(VENV)
+
+$(VENV)/.requirements: requirements/dev.txt | $(BIN)/python
+	$(BIN)/python -m pip install --disable-pip-version-check --no-input --quiet --require-hashes --only-binary :all: --requirement requirements/dev.txt
+	@touch $@
+
+$(VENV)/.package: pyproject.toml $(VENV)/.requirements
+	$(BIN)/python -m pip install --disable-pip-version-check --no-input --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: demo
+demo: setup ## schedule a mixed workload on a control plane of its own (ARGS=--exit ends it by itself)
+	@$(BIN)/schedcache demo $(ARGS)
+
+.PHONY: test
+test: setup ## run the tests, against a real kube-apiserver and etcd (ARGS go to pytest)
+	@$(BIN)/pytest $(ARGS)
+
+.PHONY: lint
+lint: setup ## ruff, the layers between packages, yamllint
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+	$(BIN)/yamllint --strict .
+
+.PHONY: types
+types: setup ## mypy --strict
+	$(BIN)/mypy --strict schedcache
+
+.PHONY: manifests
+manifests: setup ## check what is deployed: schemas, pod security, RBAC, the image's context
+	@$(BIN)/pytest tests/packaging $(ARGS)
+
+.PHONY: check
+check: lint types test ## all of lint, types and test (which has the manifests' checks in it)
+
+.PHONY: format
+format: setup ## let ruff format and mend what it can
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+.PHONY: lock
+lock: setup ## pin the newest versions that keep to what the lock files hold (ARGS=--upgrade: all the newest)
+	@hack/lock $(ARGS)
+
+.PHONY: image
+image: setup ## build the container image (BASE=python:3.11-slim, IMAGE=...)
+	@hack/image
+
+.PHONY: kind-demo
+kind-demo: setup ## with Docker and kind: a cluster, schedcache in it, and pods that it places
+	@hack/kind-demo $(ARGS)
+
+.PHONY: kind-test
+kind-test: setup ## check a deployment into any kind cluster (CLUSTER, KUBECONFIG, BASE)
+	@$(BIN)/python hack/kind_test.py $(ARGS)
+
+.PHONY: clean
+clean: ## remove .venv, caches and what was built
+	rm -rf $(VENV) build dist deploy/build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find schedcache tests hack -name __pycache__ -type d -prune -exec rm -rf {} +
