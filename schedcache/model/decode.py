@@ -1,0 +1,106 @@
+"""Reading one Kubernetes object: JSON or Python values to a wire struct, every fault named by kind, object and field."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from schedcache.model.errors import MalformedObjectError
+from schedcache.model.quantity import QuantityError, parse_quantity
+from schedcache.model.resources import ResourceList
+from schedcache.model.wire import Quantity, QuantityMap
+
+W = TypeVar("W")
+T = TypeVar("T")
+
+_AT = re.compile(r"(?P<problem>.*?)(?: - at `(?:key in )?\$\.?(?P<path>[^`]*)`)?", re.DOTALL)
+
+
+class _FieldError(ValueError):
+    def __init__(self, field: str, problem: str) -> None:
+        self.field = field
+        self.problem = problem
+        super().__init__(f"{field}: {problem}")
+
+
+class _Named(msgspec.Struct):
+    """Just enough of an object to say which one is malformed."""
+
+    metadata: object = None
+
+
+class Reader(Generic[W]):
+    """Decodes objects of one kind into the wire struct `W`."""
+
+    def __init__(self, kind: str, wire_type: type[W]) -> None:
+        self._kind = kind
+        self._wire_type = wire_type
+        self._decoder = msgspec.json.Decoder(wire_type)
+
+    def parse(self, raw: bytes | memoryview | msgspec.Raw) -> W:
+        """From JSON. Raises MalformedObjectError."""
+        try:
+            return self._decoder.decode(raw)
+        except msgspec.ValidationError as error:
+            raise self._malformed(error, _metadata(raw)) from None
+        except msgspec.DecodeError as error:
+            raise MalformedObjectError(self._kind, "", "", f"no valid JSON: {error}") from None
+
+    def convert(self, obj: Mapping[str, Any]) -> W:
+        """From Python values as a JSON or YAML reader gives them. Raises MalformedObjectError."""
+        try:
+            return msgspec.convert(obj, self._wire_type)
+        except msgspec.ValidationError as error:
+            raise self._malformed(error, dict(obj).get("metadata")) from None
+
+    def build(self, found: W, construct: Callable[[W], T]) -> T:
+        """Make the model object; a fault inside becomes a MalformedObjectError that names the object."""
+        try:
+            return construct(found)
+        except _FieldError as error:
+            metadata = msgspec.to_builtins(getattr(found, "metadata", None))
+            raise MalformedObjectError(self._kind, _name(metadata), error.field, error.problem) from None
+
+    def quantities(self, amounts: QuantityMap | None, field: str) -> ResourceList:
+        """A resource list in nanos. For use inside `build`, which names the object when an amount is no quantity."""
+        return {name: quantity(value, f"{field}.{name}") for name, value in (amounts or {}).items()}
+
+    def _malformed(self, error: msgspec.ValidationError, metadata: object) -> MalformedObjectError:
+        match = _AT.fullmatch(str(error))
+        problem, path = (match["problem"], match["path"] or "") if match else (str(error), "")
+        return MalformedObjectError(self._kind, _name(metadata), path, problem[:1].lower() + problem[1:])
+
+
+def quantity(value: Quantity | None, field: str) -> int:
+    """One quantity in nanos; null is zero, as in Kubernetes. For use inside `Reader.build`."""
+    if value is None:
+        return 0
+    try:
+        return parse_quantity(value if isinstance(value, str) else repr(value))
+    except QuantityError as error:
+        raise _FieldError(field, str(error)) from None
+
+
+def labels_of(found: Mapping[str, str | None] | None) -> dict[str, str]:
+    """Labels, a null value read as the empty text."""
+    return {key: value or "" for key, value in (found or {}).items()}
+
+
+def strings(found: Iterable[str] | None) -> tuple[str, ...]:
+    """A list, null read as empty."""
+    return tuple(found or ())
+
+
+def _metadata(raw: bytes | memoryview | msgspec.Raw) -> object:
+    try:
+        return msgspec.json.decode(raw, type=_Named).metadata
+    except msgspec.DecodeError:
+        return None
+
+
+def _name(metadata: object) -> str:
+    if not isinstance(metadata, Mapping):
+        return ""
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    return f"{namespace}/{name}" if namespace and name else str(name or "")

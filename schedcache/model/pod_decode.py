@@ -1,0 +1,321 @@
+"""From the JSON of a pod to a `Pod` with an interned shape."""
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from schedcache.model import wire
+from schedcache.model.decode import Reader, labels_of, strings
+from schedcache.model.labels import (
+    LabelSelector,
+    NodeSelectorTerm,
+    PreferredSchedulingTerm,
+    Requirement,
+)
+from schedcache.model.pod import (
+    DEFAULT_SCHEDULER_NAME,
+    OwnerRef,
+    Pod,
+    PodAffinityTerm,
+    PodCondition,
+    PodShape,
+    PodSpec,
+    TopologySpreadConstraint,
+    Volume,
+    WeightedPodAffinityTerm,
+)
+from schedcache.model.resources import ContainerRequests, PodRequests, PodResources, ResourceList, pod_requests
+from schedcache.model.taints import Toleration
+
+# The conditions that scheduling reads; a running pod's others would cost memory and mean nothing here.
+_CONDITIONS = frozenset({"PodScheduled", "DisruptionTarget", "PodResizePending", "PodResizeInProgress"})
+_RESTART_ALL = "RestartAllContainers"
+
+_reader: Reader[wire.PodWire] = Reader("Pod", wire.PodWire)
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_shapes: WeakValueDictionary[bytes, PodShape] = WeakValueDictionary()
+_specs: WeakValueDictionary[bytes, PodSpec] = WeakValueDictionary()
+
+
+def pod_from_json(raw: bytes | memoryview | msgspec.Raw) -> Pod:
+    """Decode one pod. Raises MalformedObjectError."""
+    return _reader.build(_reader.parse(raw), _pod)
+
+
+def pod_from_dict(obj: Mapping[str, Any]) -> Pod:
+    """Convert one pod. Raises MalformedObjectError."""
+    return _reader.build(_reader.convert(obj), _pod)
+
+
+def _pod(w: wire.PodWire) -> Pod:
+    meta = w.metadata or wire.ObjectMeta()
+    spec = w.spec or wire.PodSpecWire()
+    status = w.status or wire.PodStatusWire()
+    name = meta.name or ""
+    # What differs between pods of one template is taken out before the rest is interned.
+    node_name, spec.node_name = spec.node_name, None
+    volumes, spec.volumes = spec.volumes, None
+    image_volumes = tuple(v.image.reference for v in volumes or () if v.image and v.image.reference)
+    shape = _shape(meta, spec, image_volumes)
+    return Pod(
+        uid=meta.uid or "",
+        name=name,
+        shape=shape,
+        requests=_resized_requests(spec, status) or shape.spec.requests,
+        node_name=sys.intern(node_name or ""),
+        resource_version=meta.resource_version or "",
+        phase=sys.intern(status.phase or ""),
+        nominated_node_name=status.nominated_node_name or "",
+        creation_timestamp=meta.creation_timestamp or "",
+        deletion_timestamp=meta.deletion_timestamp or "",
+        start_time=status.start_time or "",
+        generation=meta.generation or 0,
+        volumes=tuple(_volumes(volumes or (), name)),
+        conditions=_conditions(status.conditions or ()),
+        owner=_owner(meta.owner_references or ()),
+    )
+
+
+def _shape(meta: wire.ObjectMeta, spec: wire.PodSpecWire, image_volumes: tuple[str, ...]) -> PodShape:
+    spec_key = _encode((spec, image_volumes))
+    namespace = meta.namespace or "default"
+    key = _encode((namespace, meta.labels)) + spec_key
+    shape = _shapes.get(key)
+    if shape is None:
+        compiled = _specs.get(spec_key)
+        if compiled is None:
+            compiled = _specs[spec_key] = _spec(spec, image_volumes)
+        shape = _shapes[key] = PodShape(sys.intern(namespace), labels_of(meta.labels), compiled)
+    return shape
+
+
+def _spec(spec: wire.PodSpecWire, image_volumes: tuple[str, ...]) -> PodSpec:
+    affinity = spec.affinity or wire.AffinityWire()
+    node_affinity = affinity.node_affinity or wire.NodeAffinityWire()
+    together = affinity.pod_affinity or wire.PodAffinityWire()
+    apart = affinity.pod_anti_affinity or wire.PodAffinityWire()
+    containers, inits = spec.containers or [], spec.init_containers or []
+    images = tuple(c.image or "" for c in (*inits, *containers)) + image_volumes
+    return PodSpec(
+        requests=pod_requests(_resources(spec)),
+        scheduler_name=sys.intern(spec.scheduler_name or DEFAULT_SCHEDULER_NAME),
+        priority=spec.priority or 0,
+        preemption_policy=spec.preemption_policy or "",
+        scheduling_gates=tuple(g.name or "" for g in spec.scheduling_gates or ()),
+        node_selector=labels_of(spec.node_selector),
+        node_affinity=_required_node_affinity(node_affinity.required),
+        preferred_node_affinity=tuple(
+            PreferredSchedulingTerm(t.weight, node_selector_term(t.preference)) for t in node_affinity.preferred or ()
+        ),
+        tolerations=tuple(
+            Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "") for t in spec.tolerations or ()
+        ),
+        host_ports=tuple(_host_ports((*containers, *(c for c in inits if c.restart_policy == "Always")))),
+        images=images,
+        has_pod_affinity=affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None,
+        pod_affinity=_terms(together.required),
+        preferred_pod_affinity=_weighted_terms(together.preferred),
+        pod_anti_affinity=_terms(apart.required),
+        preferred_pod_anti_affinity=_weighted_terms(apart.preferred),
+        topology_spread=tuple(_spread(c) for c in spec.topology_spread_constraints or ()),
+        resource_claims=tuple(c.name or "" for c in spec.resource_claims or ()),
+        has_scheduling_group=spec.scheduling_group is not None or spec.workload_ref is not None,
+        container_count=len(containers),
+        image_count=len(images),
+        required_features=_required_features(spec),
+    )
+
+
+def _required_features(spec: wire.PodSpecWire) -> frozenset[str]:
+    features = set()
+    containers = [*(spec.containers or ()), *(spec.init_containers or ())]
+    if spec.host_network and spec.host_users is False:
+        features.add("UserNamespacesHostNetworkSupport")
+    if any(
+        m.bind_mount_options for c in [*containers, *(spec.ephemeral_containers or ())] for m in c.volume_mounts or ()
+    ):
+        features.add("VolumeBindMountOptions")
+    if any(rule.action == _RESTART_ALL for c in containers for rule in c.restart_policy_rules or ()):
+        features.add("RestartAllContainersOnContainerExits")
+    return frozenset(features)
+
+
+def _resources(spec: wire.PodSpecWire, status: wire.PodStatusWire | None = None) -> PodResources:
+    reports = (*(status.init_container_statuses or ()), *(status.container_statuses or ())) if status else ()
+    reported = {s.name: s for s in reports}
+
+    def container(path: str, index: int, c: wire.Container) -> ContainerRequests:
+        said = reported.get(c.name) or wire.ContainerStatus()
+        return ContainerRequests(
+            requests=_reader.quantities(
+                c.resources.requests if c.resources else None, f"{path}[{index}].resources.requests"
+            ),
+            restartable_init=c.restart_policy == "Always",
+            allocated=_optional(said.allocated_resources, "status.containerStatuses[].allocatedResources"),
+            actuated=_optional(
+                said.resources.requests if said.resources else None, "status.containerStatuses[].resources.requests"
+            ),
+        )
+
+    def group(path: str, group: Iterable[wire.Container] | None) -> tuple[ContainerRequests, ...]:
+        return tuple(container(path, i, c) for i, c in enumerate(group or ()))
+
+    return PodResources(
+        containers=group("spec.containers", spec.containers),
+        init_containers=group("spec.initContainers", spec.init_containers),
+        overhead=_reader.quantities(spec.overhead, "spec.overhead"),
+        pod_requests=_reader.quantities(spec.resources.requests if spec.resources else None, "spec.resources.requests"),
+        pod_allocated=_optional(status.allocated_resources, "status.allocatedResources") if status else None,
+        pod_actuated=_optional(status.resources.requests if status.resources else None, "status.resources.requests")
+        if status
+        else None,
+        resize_infeasible=status is not None and _resize_infeasible(status),
+    )
+
+
+def _optional(amounts: wire.QuantityMap | None, field: str) -> ResourceList | None:
+    return None if amounts is None else _reader.quantities(amounts, field)
+
+
+def _resize_infeasible(status: wire.PodStatusWire) -> bool:
+    pending = next((c for c in status.conditions or () if c.type == "PodResizePending"), None)
+    return pending is not None and pending.reason == "Infeasible"
+
+
+def _resized_requests(spec: wire.PodSpecWire, status: wire.PodStatusWire) -> PodRequests | None:
+    """The effective requests where status says anything about resources, else None.
+
+    Nearly every running pod reports exactly what its spec asks for; those keep their shape's vector, which costs nothing.
+    """
+    reports = [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
+    if not (
+        status.resources
+        or status.allocated_resources is not None
+        or any(r.resources or r.allocated_resources is not None for r in reports)
+        or _resize_infeasible(status)
+    ):
+        return None
+    resources = _resources(spec, status)
+    return None if _reports_its_spec(resources) else pod_requests(resources)
+
+
+def _reports_its_spec(resources: PodResources) -> bool:
+    if resources.resize_infeasible or resources.pod_allocated is not None or resources.pod_actuated is not None:
+        return False
+    containers = resources.containers + resources.init_containers
+    return all(said in (None, c.requests) for c in containers for said in (c.allocated, c.actuated))
+
+
+def _host_ports(containers: Iterable[wire.Container]) -> Iterable[tuple[str, str, int]]:
+    for container in containers:
+        for port in container.ports or ():
+            if port.host_port is not None and port.host_port > 0:
+                yield port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port  # noqa: S104  Kubernetes' "any address", compared, never bound
+
+
+def requirements(found: Iterable[wire.SelectorRequirement] | None) -> tuple[Requirement, ...]:
+    """Selector expressions as compiled requirements."""
+    return tuple(Requirement(r.key or "", r.operator or "", tuple(sorted(r.values or ()))) for r in found or ())
+
+
+def label_selector(selector: wire.LabelSelectorWire | None) -> LabelSelector | None:
+    """A compiled selector; None stays None, which matches nothing."""
+    if selector is None:
+        return None
+    equal = tuple(Requirement(k, "In", (v or "",)) for k, v in sorted((selector.match_labels or {}).items()))
+    return LabelSelector(equal + requirements(selector.match_expressions))
+
+
+def node_selector_term(term: wire.NodeSelectorTermWire | None) -> NodeSelectorTerm:
+    """A compiled node selector term; None is the empty term, which matches no node."""
+    if term is None:
+        return NodeSelectorTerm()
+    return NodeSelectorTerm(requirements(term.match_expressions), requirements(term.match_fields))
+
+
+def _required_node_affinity(selector: wire.NodeSelectorWire | None) -> tuple[NodeSelectorTerm, ...] | None:
+    if selector is None:
+        return None
+    return tuple(node_selector_term(t) for t in selector.node_selector_terms or ())
+
+
+def _term(term: wire.PodAffinityTermWire) -> PodAffinityTerm:
+    return PodAffinityTerm(
+        term.topology_key or "",
+        label_selector(term.label_selector),
+        strings(term.namespaces),
+        label_selector(term.namespace_selector),
+    )
+
+
+def _terms(terms: Iterable[wire.PodAffinityTermWire] | None) -> tuple[PodAffinityTerm, ...]:
+    return tuple(_term(t) for t in terms or ())
+
+
+def _weighted_terms(terms: Iterable[wire.WeightedPodAffinityTermWire] | None) -> tuple[WeightedPodAffinityTerm, ...]:
+    return tuple(
+        WeightedPodAffinityTerm(t.weight, _term(t.pod_affinity_term or wire.PodAffinityTermWire())) for t in terms or ()
+    )
+
+
+def _spread(constraint: wire.TopologySpreadConstraintWire) -> TopologySpreadConstraint:
+    return TopologySpreadConstraint(
+        max_skew=constraint.max_skew,
+        topology_key=constraint.topology_key or "",
+        when_unsatisfiable=constraint.when_unsatisfiable or "",
+        selector=label_selector(constraint.label_selector),
+        min_domains=constraint.min_domains,
+        node_affinity_policy=constraint.node_affinity_policy or "Honor",
+        node_taints_policy=constraint.node_taints_policy or "Ignore",
+    )
+
+
+def _volumes(volumes: Iterable[wire.VolumeWire], pod_name: str) -> Iterable[Volume]:
+    for v in volumes:
+        name = v.name or ""
+        if v.persistent_volume_claim is not None:
+            claim = v.persistent_volume_claim
+            yield Volume(name, claim.claim_name or "", read_only=bool(claim.read_only))
+        elif v.ephemeral is not None:
+            yield Volume(name, f"{pod_name}-{name}", ephemeral=True)
+        elif (source := _in_tree_source(v)) is not None:
+            yield source
+
+
+def _in_tree_source(v: wire.VolumeWire) -> Volume | None:
+    """A volume of a type that names its device itself; the tuple is what makes two of them the same device."""
+    name = v.name or ""
+    if (gce := v.gce_persistent_disk) is not None:
+        return Volume(name, read_only=bool(gce.read_only), source_kind="gcePersistentDisk", source=(gce.pd_name or "",))
+    if (aws := v.aws_elastic_block_store) is not None:
+        return Volume(
+            name, read_only=bool(aws.read_only), source_kind="awsElasticBlockStore", source=(aws.volume_id or "",)
+        )
+    if (azure := v.azure_disk) is not None:
+        return Volume(name, source_kind="azureDisk", source=(azure.disk_name or "",))
+    if (cinder := v.cinder) is not None:
+        return Volume(name, source_kind="cinder", source=(cinder.volume_id or "",))
+    if (iscsi := v.iscsi) is not None:
+        source = (iscsi.iqn or "", iscsi.target_portal or "", str(iscsi.lun or 0))
+        return Volume(name, read_only=bool(iscsi.read_only), source_kind="iscsi", source=source)
+    if (rbd := v.rbd) is not None:
+        devices = (rbd.pool or "", rbd.image or "", *strings(rbd.monitors))
+        return Volume(name, read_only=bool(rbd.read_only), source_kind="rbd", source=devices)
+    if (csi := v.csi) is not None:
+        return Volume(name, source_kind="csi", source=(csi.driver or "",))
+    return None
+
+
+def _conditions(conditions: Iterable[wire.PodConditionWire]) -> tuple[PodCondition, ...]:
+    return tuple(
+        PodCondition(c.type, c.status, c.reason or "", c.message or "", c.observed_generation or 0)
+        for c in conditions
+        if c.type in _CONDITIONS
+    )
+
+
+def _owner(references: Iterable[wire.OwnerReference]) -> OwnerRef | None:
+    return next((OwnerRef(r.kind, r.name, r.uid) for r in references if r.controller), None)

@@ -1,0 +1,69 @@
+"""Kubernetes resource quantities as exact integers.
+
+A quantity is held in *nanos* (10**-9 of its unit), the finest step that Kubernetes itself keeps, so that sums are
+exact and rounding happens once, where a whole number is needed. Grammar, rounding and the cap at 2**63-1 units follow
+`k8s.io/apimachinery/pkg/api/resource` of 1.37.
+"""
+
+import re
+from functools import lru_cache
+
+NANOS = 10**9
+NANOS_PER_MILLI = 10**6
+MAX_UNITS = 2**63 - 1
+
+_GRAMMAR = re.compile(
+    r"(?P<sign>[+-]?)(?P<whole>\d*)(?:\.(?P<fraction>\d*))?"
+    r"(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?\d+))?"
+)
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+# Beyond this power of ten every mantissa is either zero or over the cap; it keeps `1e999999999` from costing memory.
+_MAX_EXPONENT = 64
+
+
+class QuantityError(ValueError):
+    """A text that is no Kubernetes quantity."""
+
+
+@lru_cache(maxsize=65536)
+def parse_quantity(text: str) -> int:
+    """The quantity in nanos; finer fractions are rounded away from zero, values over 2**63-1 units are capped.
+
+    Raises QuantityError for anything that the Kubernetes API would refuse.
+    """
+    match = _GRAMMAR.fullmatch(text)
+    if match is None or not (match["whole"] or match["fraction"]):
+        raise QuantityError(
+            f"{text!r} is not a quantity; expected a number with an optional suffix "
+            "(n u m k M G T P E, Ki Mi Gi Ti Pi Ei) or exponent (e3)"
+        )
+    fraction = match["fraction"] or ""
+    mantissa = int((match["whole"] or "0") + fraction)
+    suffix = match["suffix"] or ""
+    if suffix in _BINARY:
+        nanos = _scaled(mantissa << _BINARY[suffix], 9 - len(fraction))
+    else:
+        exponent = int(match["exponent"]) if match["exponent"] else _DECIMAL[suffix]
+        nanos = _scaled(mantissa, 9 - len(fraction) + exponent)
+    nanos = min(nanos, MAX_UNITS * NANOS)
+    return -nanos if match["sign"] == "-" else nanos
+
+
+def _scaled(mantissa: int, power: int) -> int:
+    """Mantissa * 10**power, rounded up."""
+    if power >= 0:
+        return mantissa * int(10 ** min(power, _MAX_EXPONENT))
+    if -power > len(str(mantissa)) + 1:
+        return 1 if mantissa else 0
+    return -(-mantissa // int(10**-power))
+
+
+def to_milli(nanos: int) -> int:
+    """Whole thousandths, rounded up (towards plus infinity), as Quantity.MilliValue does."""
+    return -(-nanos // NANOS_PER_MILLI)
+
+
+def to_units(nanos: int) -> int:
+    """Whole units, rounded up, as Quantity.Value does."""
+    return -(-nanos // NANOS)

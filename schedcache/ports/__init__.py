@@ -1,0 +1,22 @@
+"""What the core asks of the outside world, as Protocols, and the errors that come back."""
+
+from schedcache.ports.cluster_event import ALL, WILDCARD, ClusterEvent
+from schedcache.ports.effects import Binder, EventRecorder, StatusWriter
+from schedcache.ports.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
+from schedcache.ports.source import EventSink, EventSource, KubernetesObject
+
+__all__ = [
+    "ALL",
+    "WILDCARD",
+    "ApiError",
+    "Binder",
+    "ClusterEvent",
+    "ConflictError",
+    "EventRecorder",
+    "EventSink",
+    "EventSource",
+    "KubernetesObject",
+    "NotFoundError",
+    "OutcomeUnknownError",
+    "StatusWriter",
+]
