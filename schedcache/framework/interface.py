@@ -1,0 +1,180 @@
+"""The extension points as Protocols (kube-scheduler's framework, 1.37), told by columns.
+
+A plugin is made once for each profile as `Plugin(args, handle)` and has a class attribute `name`. It takes part in an
+extension point by having the method. Filter and Score look at many nodes in one call: a `RowView` says which.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from schedcache.framework.status import Status
+from schedcache.model import Pod
+
+if TYPE_CHECKING:
+    from schedcache.cache import Snapshot
+    from schedcache.framework.row_view import RowView
+
+Scores = npt.NDArray[np.int64]
+MAX_NODE_SCORE = 100
+
+
+class Verdicts(NamedTuple):
+    """A filter's answer for the rows of a view: `codes[i]` indexes `table`; code 0 is a pass and `table[0]` is None."""
+
+    codes: npt.NDArray[np.int16]
+    table: Sequence[Status | None]
+
+
+class PreFilterResult(NamedTuple):
+    """The only nodes worth looking at, by name."""
+
+    node_names: frozenset[str]
+
+
+class CycleState(dict[Any, Any]):
+    """What plugins keep from one extension point to the next of one attempt; keys are the plugins' own.
+
+    `skip_filter` and `skip_score` hold the names of plugins that answered Skip in PreFilter or PreScore.
+    """
+
+    __slots__ = ("skip_filter", "skip_score")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.skip_filter: set[str] = set()
+        self.skip_score: set[str] = set()
+
+
+class Plugin(Protocol):
+    """What every plugin has."""
+
+    name: ClassVar[str]
+
+
+@runtime_checkable
+class PreEnqueuePlugin(Protocol):
+    """Keeps a pod out of the active queue until it passes."""
+
+    def pre_enqueue(self, pod: Pod) -> Status | None: ...
+
+
+@runtime_checkable
+class PreFilterPlugin(Protocol):
+    """Computes once per attempt what the filter needs, rejects the pod as a whole, narrows the nodes, or skips the filter."""
+
+    def pre_filter(self, state: CycleState, pod: Pod, snapshot: "Snapshot") -> PreFilterResult | Status | None: ...
+
+
+@runtime_checkable
+class FilterPlugin(Protocol):
+    """Says for each row of the view whether the pod may run there.
+
+    The same code serves all nodes, a nominated node's second pass (one row) and preemption (all candidates): a view's
+    rows each may have pods added or removed (`view.added`, `view.removed`), and the verdict is about that hypothetical node.
+    """
+
+    def filter(self, state: CycleState, pod: Pod, view: "RowView") -> Verdicts: ...
+
+
+@runtime_checkable
+class PreScorePlugin(Protocol):
+    """Computes once per attempt what the score needs from the feasible rows, or skips the score."""
+
+    def pre_score(self, state: CycleState, pod: Pod, view: "RowView") -> Status | None: ...
+
+
+@runtime_checkable
+class ScorePlugin(Protocol):
+    """Ranks the rows of the view; a plugin that also has `normalize_score` may use any range before that."""
+
+    def score(self, state: CycleState, pod: Pod, view: "RowView") -> Scores: ...
+
+
+@runtime_checkable
+class NormalizeScorePlugin(Protocol):
+    """Brings all scores of one attempt into 0..100."""
+
+    def normalize_score(self, state: CycleState, pod: Pod, scores: Scores) -> Scores: ...
+
+
+class Locality:
+    """What a plugin's Filter or raw Score of a row depends on, besides the pod's `spec`: the runtime keeps such results."""
+
+    NODE = "node"
+    """The node object alone: valid until the row's `node_generation` moves."""
+    ROW = "row"
+    """The node and the pods on it: valid until the row's `generation` moves."""
+
+
+class EventHint(NamedTuple):
+    """A cluster event that may make a pod schedulable that this plugin rejected.
+
+    `hint(pod, old, new)` True = worth another attempt; None = always. `by_shape`: the answer depends on the pod's shape alone.
+    """
+
+    resource: str
+    actions: tuple[str, ...]
+    hint: Any = None
+    by_shape: bool = False
+
+
+@runtime_checkable
+class EnqueueExtensions(Protocol):
+    """Registers the events that matter to pods the plugin rejected."""
+
+    def events_to_register(self) -> Sequence[EventHint]: ...
+
+
+@runtime_checkable
+class WatchesKinds(Protocol):
+    """Names the kinds beside Pod and Node whose objects the plugin reads from `handle.cluster_objects`."""
+
+    kinds: ClassVar[Sequence[str]]
+
+
+@runtime_checkable
+class ReservePlugin(Protocol):
+    """Claims something for the pod before it is bound; `unreserve` is idempotent and gives it back."""
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None: ...
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None: ...
+
+
+@runtime_checkable
+class PermitPlugin(Protocol):
+    """Allows, rejects, or asks to wait: (Status Wait, seconds)."""
+
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status | None, float]: ...
+
+
+@runtime_checkable
+class PreBindPlugin(Protocol):
+    """Work that must be done before the pod may be bound; may wait."""
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None: ...
+
+
+@runtime_checkable
+class BindPlugin(Protocol):
+    """Binds the pod, or answers Skip to leave it to the next. Errors of the API are raised (schedcache.ports)."""
+
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None: ...
+
+
+@runtime_checkable
+class PostBindPlugin(Protocol):
+    """Told when the pod is bound."""
+
+    def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None: ...
+
+
+@runtime_checkable
+class PostFilterPlugin(Protocol):
+    """Tries to make room for a pod that fits nowhere; `rejected` maps node names to the status of their first failure."""
+
+    def post_filter(
+        self, state: CycleState, pod: Pod, snapshot: "Snapshot", rejected: Mapping[str, Status]
+    ) -> tuple[str | None, Status]: ...

@@ -1,0 +1,66 @@
+"""What a plugin answers: kube-scheduler's framework.Status, without its locking."""
+
+import enum
+
+import msgspec
+
+
+class Code(enum.IntEnum):
+    """kube-scheduler's status codes; the numbers are its own."""
+
+    SUCCESS = 0
+    ERROR = 1
+    UNSCHEDULABLE = 2
+    UNSCHEDULABLE_AND_UNRESOLVABLE = 3
+    WAIT = 4
+    SKIP = 5
+    PENDING = 6
+
+    @property
+    def label(self) -> str:
+        """The name as Kubernetes writes it, e.g. in metrics."""
+        return _LABELS[self]
+
+
+_LABELS = {
+    Code.SUCCESS: "Success",
+    Code.ERROR: "Error",
+    Code.UNSCHEDULABLE: "Unschedulable",
+    Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "UnschedulableAndUnresolvable",
+    Code.WAIT: "Wait",
+    Code.SKIP: "Skip",
+    Code.PENDING: "Pending",
+}
+
+
+class Status(msgspec.Struct, frozen=True, gc=False):
+    """A plugin's answer. None stands for success everywhere a Status is returned.
+
+    `plugin` is filled in by the runtime.
+    """
+
+    code: Code
+    reasons: tuple[str, ...] = ()
+    plugin: str = ""
+
+    @property
+    def rejected(self) -> bool:
+        """The pod cannot be placed as things are, and that is no fault."""
+        return self.code in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING)
+
+    @property
+    def message(self) -> str:
+        return ", ".join(self.reasons)
+
+
+def unschedulable(*reasons: str) -> Status:
+    """The node may fit once pods have left it."""
+    return Status(Code.UNSCHEDULABLE, reasons)
+
+
+def unresolvable(*reasons: str) -> Status:
+    """No eviction of pods would make the node fit."""
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
+
+
+SKIP = Status(Code.SKIP)
