@@ -1,0 +1,54 @@
+"""The scheduling queue: which pod is tried next, and when a pod that failed is tried again.
+
+States
+    active          to be tried, in the order of QueueSort (priority, then who came first)
+    backoff         to be tried when its backoff is over; rejected pods earlier, when nothing is active. Pods whose attempt
+                    ended in an error are kept apart and are never taken early
+    unschedulable   rejected; waits for an event that may help it, at most `max_in_unschedulable` seconds
+    gated           held back by a PreEnqueue plugin, not to be tried at all; kept with the unschedulable ones
+    in flight       popped, and not done
+
+What the loop calls
+    add, update, delete         pods without a node that are ours, as they come and go. Not for assumed pods: after `done` the
+                                queue does not know a pod any more and would take an update for a new one
+    pop, pop_nowait             the next pod, a QueuedPodInfo that belongs to the caller until the attempt is over
+    add_unschedulable           the attempt failed. Before: set `pod` to the newest object (drop the pod and call `done` if
+                                it is gone, was replaced or has a node), `unschedulable_plugins` and `pending_plugins` to who
+                                rejected it; both empty means an error. `pop` has cleared both sets
+    done(info.popped_uid)       every other way out of an attempt; once it is certain that the pod will be bound
+    scheduled                   instead of `done` after success: also counts pods that no event has woken
+    move, move_all              any other change in the cluster, as a ClusterEvent: `events` makes them from updates
+    activate                    plugins that know that a pod should be tried now
+    flush_backoff_completed,    when `next_flush_at` says so; the queue has no timers
+    flush_unschedulable_leftover
+    add_nominated_pod ...       reservations of preemptors
+    pending_counts, dump, find, oldest_pending_age, unschedulable_reasons   for metrics and people
+
+Every call is synchronous and complete in itself, so return to the queue and `done` are one step for whoever waits in `pop`.
+The queue is for one thread.
+"""
+
+from schedcache.queue import events
+from schedcache.queue.errors import QueueError
+from schedcache.queue.gates import GateFn, PreEnqueue
+from schedcache.queue.hints import HintFn, HintRegistration, Registrations
+from schedcache.queue.metrics import NoMetrics, QueueMetrics
+from schedcache.queue.nominator import PodLister
+from schedcache.queue.queued_pod import QueuedPodInfo
+from schedcache.queue.scheduling_queue import SchedulingQueue, priority_sort
+
+__all__ = [
+    "GateFn",
+    "HintFn",
+    "HintRegistration",
+    "NoMetrics",
+    "PodLister",
+    "PreEnqueue",
+    "QueueError",
+    "QueueMetrics",
+    "QueuedPodInfo",
+    "Registrations",
+    "SchedulingQueue",
+    "events",
+    "priority_sort",
+]

@@ -1,0 +1,105 @@
+"""Cluster events out of object changes, as precise as kube-scheduler 1.37 makes them (framework/events.go there).
+
+The more exactly an event says what changed, the fewer pods have to be asked about it. A change that no plugin can care
+about, such as a node's heartbeat, is no event at all.
+"""
+
+from functools import cache
+
+from schedcache.model import Node, Pod, Resource
+from schedcache.ports import ALL, WILDCARD, ClusterEvent
+
+NODE = "Node"
+POD = "Pod"
+"""Registrations only: stands for the three kinds of pods below."""
+ASSIGNED_POD = "AssignedPod"
+"""A pod that has a node."""
+UNSCHEDULED_POD = "UnscheduledPod"
+"""Another pod without a node."""
+TARGET_POD = "TargetPod"
+"""The waiting pod itself."""
+
+ADD = "Add"
+DELETE = "Delete"
+UPDATE = "Update"
+UPDATE_NODE_ALLOCATABLE = "UpdateNodeAllocatable"
+UPDATE_NODE_LABEL = "UpdateNodeLabel"
+UPDATE_NODE_TAINT = "UpdateNodeTaint"
+UPDATE_NODE_CONDITION = "UpdateNodeCondition"
+UPDATE_NODE_ANNOTATION = "UpdateNodeAnnotation"
+UPDATE_NODE_DECLARED_FEATURE = "UpdateNodeDeclaredFeature"
+UPDATE_POD_LABEL = "UpdatePodLabel"
+UPDATE_POD_SCALE_DOWN = "UpdatePodScaleDown"
+UPDATE_POD_SCALE_UP = "UpdatePodScaleUp"
+UPDATE_POD_TOLERATION = "UpdatePodToleration"
+UPDATE_POD_SCHEDULING_GATES_ELIMINATED = "UpdatePodSchedulingGatesEliminated"
+
+
+@cache
+def cluster_event(resource: str, action: str) -> ClusterEvent:
+    """The event of one action on one kind; always the same object."""
+    return ClusterEvent(resource, (action,))
+
+
+NODE_ADD = cluster_event(NODE, ADD)
+NODE_DELETE = cluster_event(NODE, DELETE)
+ASSIGNED_POD_ADD = cluster_event(ASSIGNED_POD, ADD)
+ASSIGNED_POD_DELETE = cluster_event(ASSIGNED_POD, DELETE)
+UNSCHEDULED_POD_ADD = cluster_event(UNSCHEDULED_POD, ADD)
+UNSCHEDULED_POD_DELETE = cluster_event(UNSCHEDULED_POD, DELETE)
+FORCE_ACTIVATE = ClusterEvent(WILDCARD, (ALL,), "ForceActivate")
+UNSCHEDULABLE_TIMEOUT = ClusterEvent(WILDCARD, (ALL,), "UnschedulableTimeout")
+
+# What moves a pod without being a cluster event; labels of queue_incoming_pods_total.
+SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
+BACKOFF_COMPLETE = "BackoffComplete"
+POP_FROM_BACKOFF = "PopFromBackoffQ"
+
+
+def is_wildcard(event: ClusterEvent) -> bool:
+    """Whether the event concerns every pod, whatever rejected it."""
+    return event.resource == WILDCARD and event.actions == (ALL,)
+
+
+def node_update_events(old: Node, new: Node) -> list[ClusterEvent]:
+    """What an update of a node amounts to; nothing where only heartbeats, images or versions changed.
+
+    Uncordoning is a taint update; cordoning can help nobody.
+    """
+    conditions_changed = {c.type: c.status for c in old.conditions} != {c.type: c.status for c in new.conditions}
+    changes = (
+        (UPDATE_NODE_TAINT, (old.unschedulable and not new.unschedulable) or old.taints != new.taints),
+        (UPDATE_NODE_ALLOCATABLE, old.allocatable != new.allocatable),
+        (UPDATE_NODE_LABEL, old.labels != new.labels),
+        (UPDATE_NODE_CONDITION, conditions_changed),
+        (UPDATE_NODE_ANNOTATION, old.annotations != new.annotations),
+        (UPDATE_NODE_DECLARED_FEATURE, old.declared_features != new.declared_features),
+    )
+    return [cluster_event(NODE, action) for action, changed in changes if changed]
+
+
+def pod_update_events(old: Pod, new: Pod, *, target: bool = False) -> list[ClusterEvent]:
+    """What an update of a pod amounts to, at least one event; `target`: seen from that very pod, which is waiting."""
+    resource = ASSIGNED_POD if new.node_name else TARGET_POD if target else UNSCHEDULED_POD
+    was, now = old.requests.resource, new.requests.resource
+    rescaled = old.requests is not new.requests
+    changes = (
+        (UPDATE_POD_LABEL, old.labels != new.labels),
+        (UPDATE_POD_SCALE_DOWN, rescaled and _exceeds(was, now)),
+        (UPDATE_POD_SCALE_UP, rescaled and _exceeds(now, was)),
+        (UPDATE_POD_SCHEDULING_GATES_ELIMINATED, bool(old.scheduling_gates) and not new.scheduling_gates),
+        # A pod's tolerations can only be added to, so their number tells.
+        (UPDATE_POD_TOLERATION, len(old.spec.tolerations) != len(new.spec.tolerations)),
+    )
+    events = [cluster_event(resource, action) for action, changed in changes if changed]
+    return events or [cluster_event(resource, UPDATE)]
+
+
+def _exceeds(a: Resource, b: Resource) -> bool:
+    """Whether `a` asks for more than `b` of anything."""
+    return (
+        a.milli_cpu > b.milli_cpu
+        or a.memory > b.memory
+        or a.ephemeral_storage > b.ephemeral_storage
+        or any(amount > b.scalar.get(name, 0) for name, amount in a.scalar.items())
+    )

@@ -1,0 +1,26 @@
+"""Errors of plugins inside the queue: told once for each kind of error, never per pod."""
+
+import traceback
+
+import structlog
+
+from schedcache.model import Pod
+
+_log = structlog.get_logger(__name__)
+
+
+class Faults:
+    """Logs the first error of each plugin, place and type; a broken plugin would otherwise write a line per pod and event."""
+
+    def __init__(self) -> None:
+        self._reported: set[tuple[str, str, type[Exception]]] = set()
+
+    def report(self, plugin: str, where: str, pod: Pod, error: Exception) -> None:
+        key = (plugin, where, type(error))
+        if key not in self._reported:
+            self._reported.add(key)
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{at.filename}:{at.lineno}"
+            _log.error(
+                "plugin failed in the queue", plugin=plugin, where=where, pod=pod.full_name, error=repr(error), at=place
+            )

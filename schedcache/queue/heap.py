@@ -1,0 +1,78 @@
+"""An ordered queue of pods with removal by name."""
+
+import heapq
+from typing import Any
+
+from schedcache.queue.queued_pod import PodKey, QueuedPodInfo
+
+SortKey = Any
+"""Anything that compares with `<` to others of its queue."""
+_Entry = tuple[SortKey, int, int, QueuedPodInfo]
+
+# Dead entries are swept when they outnumber the living, but not for a handful.
+_SWEEP_ABOVE = 64
+
+
+class KeyedHeap:
+    """A binary heap over `heapq`: entries that were removed or re-sorted stay behind, dead, until they surface or are swept.
+
+    Smallest sort key first; ties go by `QueuedPodInfo.sequence`.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[_Entry] = []
+        self._live: dict[PodKey, _Entry] = {}
+        self._pushes = 0
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def __contains__(self, key: PodKey) -> bool:
+        return key in self._live
+
+    def get(self, key: PodKey) -> QueuedPodInfo | None:
+        """The pod of that name, if it is here."""
+        entry = self._live.get(key)
+        return None if entry is None else entry[3]
+
+    def put(self, info: QueuedPodInfo, sort_key: SortKey) -> None:
+        """Add the pod, or sort it anew; whatever was here under its name is replaced."""
+        self._pushes += 1
+        entry = (sort_key, info.sequence, self._pushes, info)
+        self._live[info.key] = entry
+        heapq.heappush(self._heap, entry)
+        if len(self._heap) > 2 * len(self._live) + _SWEEP_ABOVE:
+            self._heap = list(self._live.values())
+            heapq.heapify(self._heap)
+
+    def remove(self, key: PodKey) -> QueuedPodInfo | None:
+        """Take the pod of that name out; None if it is not here."""
+        entry = self._live.pop(key, None)
+        return None if entry is None else entry[3]
+
+    def peek(self) -> tuple[SortKey, QueuedPodInfo] | None:
+        """The first pod and what it is sorted by."""
+        heap, live = self._heap, self._live
+        while heap:
+            entry = heap[0]
+            if live.get(entry[3].key) is entry:
+                return entry[0], entry[3]
+            heapq.heappop(heap)
+        return None
+
+    def pop(self) -> QueuedPodInfo | None:
+        """Take the first pod out; None if there is none."""
+        head = self.peek()
+        if head is None:
+            return None
+        heapq.heappop(self._heap)
+        del self._live[head[1].key]
+        return head[1]
+
+    def infos(self) -> list[QueuedPodInfo]:
+        """All pods in no particular order."""
+        return [entry[3] for entry in self._live.values()]
+
+    def ordered(self) -> list[QueuedPodInfo]:
+        """All pods, the next one first."""
+        return [entry[3] for entry in sorted(self._live.values())]

@@ -1,0 +1,158 @@
+"""Queueing hints: which waiting pods may a cluster event help (KEP-4247)."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from typing import Any
+
+from schedcache.model import Pod
+from schedcache.ports import ALL, WILDCARD, ClusterEvent
+from schedcache.queue import events
+from schedcache.queue.faults import Faults
+from schedcache.queue.metrics import QueueMetrics
+
+HintFn = Callable[[Pod, Any, Any], bool]
+"""Called with the waiting pod, the object before and the object after the event (None where there is none).
+
+True: the event may make the pod schedulable. Raising counts as True, so that a broken hint loses no pod.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class HintRegistration:
+    """A plugin's wish to be asked when something of `resource` changes in one of these ways.
+
+    `resource`: a kind, `Pod` for all three kinds of pod events, or `*` for everything. `actions`: upstream's action names;
+    `Update` stands for every special update, `All` for everything. `fn` None = always True. With `shape_only` the answer may
+    depend on the pod's shape and nothing else of the pod: pods of one shape are then asked about once.
+    """
+
+    plugin: str
+    resource: str
+    actions: tuple[str, ...]
+    fn: HintFn | None = None
+    shape_only: bool = False
+
+
+AnyRegistration = HintRegistration | tuple[Any, ...]
+"""A tuple has the fields of a HintRegistration in their order, the last two optional."""
+Registrations = Iterable[AnyRegistration] | Mapping[str, Iterable[AnyRegistration]]
+"""For all scheduler names alike, or by scheduler name."""
+
+
+class Strategy(IntEnum):
+    """What is to become of a pod; the greater one wins."""
+
+    SKIP = 0
+    AFTER_BACKOFF = 1
+    IMMEDIATELY = 2
+
+
+class _Action(IntFlag):
+    ADD = 1
+    DELETE = 2
+    UPDATE_NODE_ALLOCATABLE = 4
+    UPDATE_NODE_LABEL = 8
+    UPDATE_NODE_TAINT = 16
+    UPDATE_NODE_CONDITION = 32
+    UPDATE_NODE_ANNOTATION = 64
+    UPDATE_NODE_DECLARED_FEATURE = 128
+    UPDATE_NODE_PREEMPTION_POLICY = 256
+    UPDATE_POD_LABEL = 512
+    UPDATE_POD_SCALE_DOWN = 1024
+    UPDATE_POD_SCALE_UP = 2048
+    UPDATE_POD_TOLERATION = 4096
+    UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 8192
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM = 16384
+
+
+_EVERYTHING = ~_Action(0)
+_ACTIONS: dict[str, _Action] = {a.name.title().replace("_", ""): a for a in _Action if a.name}
+_ACTIONS |= {events.UPDATE: _EVERYTHING & ~(_Action.ADD | _Action.DELETE), ALL: _EVERYTHING}
+_POD_KINDS = frozenset({events.ASSIGNED_POD, events.UNSCHEDULED_POD, events.TARGET_POD})
+
+
+def _mask(actions: Iterable[str]) -> _Action:
+    mask = _Action(0)
+    for action in actions:
+        if action not in _ACTIONS:
+            raise ValueError(f"action {action!r} of a cluster event: expected one of {', '.join(_ACTIONS)}")
+        mask |= _ACTIONS[action]
+    return mask
+
+
+def _matches(registration: HintRegistration, event: ClusterEvent) -> bool:
+    """Whether the event is what the registration asks for, or more special."""
+    asked, came = registration.resource, event.resource
+    if asked not in (WILDCARD, came) and not (asked == events.POD and came in _POD_KINDS):
+        return False
+    mask = _mask(event.actions)
+    return mask & _mask(registration.actions) == mask
+
+
+ByPlugin = Mapping[str, Sequence[HintRegistration]]
+
+
+@dataclass(frozen=True, slots=True)
+class EventHints:
+    """Everything registered for one event; `plugins` are those of all profiles."""
+
+    plugins: frozenset[str]
+    by_profile: Mapping[str, ByPlugin]
+    for_all: ByPlugin | None
+    """Where the registrations are the same for all scheduler names."""
+
+    def of_profile(self, scheduler_name: str) -> ByPlugin | None:
+        """The hints by plugin; None = nothing was ever registered for that scheduler name."""
+        return self.by_profile.get(scheduler_name) if self.for_all is None else self.for_all
+
+
+class HintTable:
+    """All registrations, looked up by event; and the asking."""
+
+    def __init__(
+        self, registrations: Registrations, clock: Callable[[], float], metrics: QueueMetrics, faults: Faults
+    ) -> None:
+        self._flat = not isinstance(registrations, Mapping)
+        by_profile = registrations if isinstance(registrations, Mapping) else {"": registrations}
+        self._registrations = {name: [_registration(r) for r in some] for name, some in by_profile.items()}
+        self._clock = clock
+        self._metrics = metrics
+        self._faults = faults
+        self._matched: dict[tuple[str, tuple[str, ...]], EventHints] = {}
+
+    def matching(self, event: ClusterEvent) -> EventHints:
+        """What is registered for the event. Raises ValueError for an action that does not exist."""
+        key = (event.resource, event.actions)
+        found = self._matched.get(key)
+        if found is None:
+            found = self._matched[key] = self._match(event)
+        return found
+
+    def _match(self, event: ClusterEvent) -> EventHints:
+        by_profile: dict[str, dict[str, list[HintRegistration]]] = {}
+        for name, registrations in self._registrations.items():
+            by_plugin = by_profile[name] = {}
+            for registration in registrations:
+                if _matches(registration, event):
+                    by_plugin.setdefault(registration.plugin, []).append(registration)
+        plugins = frozenset(plugin for by_plugin in by_profile.values() for plugin in by_plugin)
+        return EventHints(plugins, by_profile, by_profile[""] if self._flat else None)
+
+    def says_queue(self, hint: HintRegistration, event: ClusterEvent, pod: Pod, old: object, new: object) -> bool:
+        """One hint's answer, True where it fails."""
+        started = self._clock()
+        try:
+            queue = hint.fn is None or hint.fn(pod, old, new)
+            answer = "Queue" if queue else "QueueSkip"
+        except Exception as error:  # noqa: BLE001  plugins are foreign code; whatever they raise, the pod must not be lost
+            queue, answer = True, "Error"
+            self._faults.report(hint.plugin, f"queueing hint for {event.label}", pod, error)
+        self._metrics.queueing_hint(hint.plugin, event.label, answer, self._clock() - started)
+        return queue
+
+
+def _registration(given: AnyRegistration) -> HintRegistration:
+    registration = given if isinstance(given, HintRegistration) else HintRegistration(*given)
+    _mask(registration.actions)
+    return registration

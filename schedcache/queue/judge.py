@@ -1,0 +1,112 @@
+"""The verdict on a waiting pod after an event: leave it, retry it after its backoff, or at once (kube-scheduler 1.37)."""
+
+from collections.abc import Callable, Collection, Iterable
+
+from schedcache.model import Pod
+from schedcache.ports import ClusterEvent
+from schedcache.queue.events import is_wildcard
+from schedcache.queue.hints import HintRegistration, HintTable, Strategy
+from schedcache.queue.in_flight import RecordedEvent
+from schedcache.queue.pool import Bucket, Group
+from schedcache.queue.queued_pod import QueuedPodInfo
+
+PreCheck = Callable[[Pod], bool]
+"""The caller's own test whether an event may reach a pod."""
+Woken = tuple[QueuedPodInfo, Strategy]
+
+
+class Judge:
+    """Asks the hints of the plugins that rejected a pod, and of no others."""
+
+    def __init__(self, table: HintTable) -> None:
+        self._table = table
+
+    def of_interest(self, event: ClusterEvent) -> bool:
+        """Whether any plugin of any profile wants to hear of the event, as all do of a wildcard."""
+        return is_wildcard(event) or bool(self._table.matching(event).plugins)
+
+    def after_attempt(self, info: QueuedPodInfo, since: Iterable[RecordedEvent] | None) -> Strategy:
+        """For a pod whose attempt failed: the best of the events since its pop; None = it was done before it failed.
+
+        An error, and a failure while binding, are retried after backoff: no event can be expected to bring them back.
+        """
+        if since is None or info.failed_with_error:
+            return Strategy.AFTER_BACKOFF
+        best = Strategy.SKIP
+        for change in since:
+            best = max(best, self.worth_requeuing(info, change))
+            if best is _best_possible(info.pending_plugins):
+                break
+        return best
+
+    def worth_requeuing(self, info: QueuedPodInfo, change: RecordedEvent) -> Strategy:
+        """For one pod, wherever it is."""
+        if info.failed_with_error:
+            return Strategy.AFTER_BACKOFF
+        if is_wildcard(change.event):
+            return Strategy.AFTER_BACKOFF if _is_meant_for(info.pod, change.new) else Strategy.SKIP
+        by_plugin = self._table.matching(change.event).of_profile(info.pod.scheduler_name)
+        if by_plugin is None:
+            return Strategy.AFTER_BACKOFF
+        rejectors = info.unschedulable_plugins | info.pending_plugins
+        hints = [hint for plugin in rejectors for hint in by_plugin.get(plugin, ())]
+        return self._ask(hints, info.pod, change, info.pending_plugins)
+
+    def woken(self, buckets: Iterable[Bucket], change: RecordedEvent, pre_check: PreCheck | None) -> list[Woken]:
+        """Of all pods in the pool those that the event may help, and how."""
+        wildcard = is_wildcard(change.event)
+        matching = self._table.matching(change.event)
+        woken: list[Woken] = []
+        for bucket in buckets:
+            gate = bucket.rejection.gated_by
+            if gate and not wildcard and gate not in matching.plugins:
+                continue  # the gate would still be shut
+            by_plugin = None if wildcard else matching.of_profile(bucket.rejection.scheduler_name)
+            if by_plugin is None:
+                woken += self._one_by_one(bucket, change, pre_check)
+                continue
+            hints = [hint for plugin in bucket.plugins for hint in by_plugin.get(plugin, ())]
+            if hints:
+                for group in bucket.groups.values():
+                    woken += self._of_group(group, hints, change, pre_check)
+        return woken
+
+    def _one_by_one(self, bucket: Bucket, change: RecordedEvent, pre_check: PreCheck | None) -> list[Woken]:
+        infos = [info for group in bucket.groups.values() for info in group.admitted(pre_check)]
+        verdicts = [(info, self.worth_requeuing(info, change)) for info in infos]
+        return [verdict for verdict in verdicts if verdict[1]]
+
+    def _of_group(
+        self, group: Group, hints: list[HintRegistration], change: RecordedEvent, pre_check: PreCheck | None
+    ) -> list[Woken]:
+        pending = group.bucket.rejection.pending
+        by_shape = self._ask([h for h in hints if h.shape_only], group.specimen(), change, pending)
+        rest = [h for h in hints if not h.shape_only]
+        if not rest or by_shape is _best_possible(pending):
+            return [(info, by_shape) for info in group.admitted(pre_check)] if by_shape else []
+        verdicts = [
+            (info, max(by_shape, self._ask(rest, info.pod, change, pending))) for info in group.admitted(pre_check)
+        ]
+        return [verdict for verdict in verdicts if verdict[1]]
+
+    def _ask(
+        self, hints: Iterable[HintRegistration], pod: Pod, change: RecordedEvent, pending: Collection[str]
+    ) -> Strategy:
+        best = Strategy.SKIP
+        possible = _best_possible(pending)
+        for hint in hints:
+            answer = Strategy.IMMEDIATELY if hint.plugin in pending else Strategy.AFTER_BACKOFF
+            if answer > best and self._table.says_queue(hint, change.event, pod, change.old, change.new):
+                best = answer
+                if best is possible:
+                    break
+        return best
+
+
+def _best_possible(pending: Collection[str]) -> Strategy:
+    return Strategy.IMMEDIATELY if pending else Strategy.AFTER_BACKOFF
+
+
+def _is_meant_for(pod: Pod, target: object) -> bool:
+    """A wildcard event with a new object is for that pod alone."""
+    return target is None or (isinstance(target, Pod) and target.uid == pod.uid)

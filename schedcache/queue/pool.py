@@ -1,0 +1,134 @@
+"""The unschedulable pool: pods that were rejected, or are gated, and wait for something to happen.
+
+Filed so that an event costs by the number of different situations, not of pods: first by who rejected the pod, then by
+its shape. 10,000 replicas of one template that lack CPU are one group.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from schedcache.model import Pod, PodRequests, PodShape
+from schedcache.queue.heap import KeyedHeap
+from schedcache.queue.queued_pod import PodKey, QueuedPodInfo
+
+_GroupKey = tuple[PodShape, PodRequests]
+# The requests are the shape's unless a resize changed them, so they hardly ever split a shape.
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """What keeps a pod in the pool."""
+
+    scheduler_name: str
+    unschedulable: frozenset[str]
+    pending: frozenset[str]
+    gated_by: str
+
+
+@dataclass(slots=True, eq=False)
+class Bucket:
+    """All pods kept by the same rejection."""
+
+    rejection: Rejection
+    plugins: frozenset[str]
+    groups: dict[_GroupKey, "Group"] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Pods of one bucket and one shape."""
+
+    bucket: Bucket
+    key: _GroupKey
+    infos: dict[PodKey, QueuedPodInfo] = field(default_factory=dict)
+
+    def specimen(self) -> Pod:
+        """Any of its pods."""
+        return next(iter(self.infos.values())).pod
+
+    def admitted(self, pre_check: Callable[[Pod], bool] | None) -> list[QueuedPodInfo]:
+        """Its pods, without those that the check turns away."""
+        return [info for info in self.infos.values() if pre_check is None or pre_check(info.pod)]
+
+
+class UnschedulablePool:
+    """The pods by name, by group, and by the time at which they have waited too long."""
+
+    def __init__(self, max_wait_ns: int) -> None:
+        self._max_wait = max_wait_ns
+        self._infos: dict[PodKey, QueuedPodInfo] = {}
+        self._buckets: dict[Rejection, Bucket] = {}
+        self._deadlines = KeyedHeap()
+        self.gated = 0
+
+    def __len__(self) -> int:
+        return len(self._infos)
+
+    def __contains__(self, key: PodKey) -> bool:
+        return key in self._infos
+
+    def get(self, key: PodKey) -> QueuedPodInfo | None:
+        return self._infos.get(key)
+
+    def infos(self) -> list[QueuedPodInfo]:
+        return list(self._infos.values())
+
+    def buckets(self) -> list[Bucket]:
+        return list(self._buckets.values())
+
+    def put(self, info: QueuedPodInfo) -> None:
+        """Add the pod, or file it anew after its object or its rejection changed; its name's holder is replaced."""
+        held = self.remove(info.key)
+        if held is not None and held is not info:
+            held.group = None
+        rejection = Rejection(
+            info.pod.scheduler_name,
+            frozenset(info.unschedulable_plugins),
+            frozenset(info.pending_plugins),
+            info.gated_by,
+        )
+        bucket = self._buckets.get(rejection)
+        if bucket is None:
+            bucket = self._buckets[rejection] = Bucket(rejection, rejection.unschedulable | rejection.pending)
+        key = (info.pod.shape, info.pod.requests)
+        group = bucket.groups.get(key)
+        if group is None:
+            group = bucket.groups[key] = Group(bucket, key)
+        group.infos[info.key] = info
+        info.group = group
+        self._infos[info.key] = info
+        self._deadlines.put(info, self._deadline(info))
+        self.gated += bool(info.gated_by)
+
+    def remove(self, key: PodKey) -> QueuedPodInfo | None:
+        """Take the pod of that name out; None if it is not here."""
+        info = self._infos.pop(key, None)
+        if info is None or info.group is None:
+            return None
+        group, info.group = info.group, None
+        self._deadlines.remove(key)
+        self.gated -= bool(group.bucket.rejection.gated_by)
+        del group.infos[key]
+        if not group.infos:
+            del group.bucket.groups[group.key]
+            if not group.bucket.groups:
+                del self._buckets[group.bucket.rejection]
+        return info
+
+    def flush_expired(self, now: int) -> list[QueuedPodInfo]:
+        """The pods that have waited longer than the limit; they stay, marked as flushed, and start to wait anew."""
+        expired = []
+        while (head := self._deadlines.peek()) is not None and head[0] < now:
+            info = head[1]
+            info.flushed, info.flush_ns = True, now
+            self._deadlines.put(info, self._deadline(info))
+            expired.append(info)
+        return expired
+
+    def next_expiry(self) -> int | None:
+        """When the first pod will have waited too long, in nanoseconds."""
+        head = self._deadlines.peek()
+        return None if head is None else head[0] + 1
+
+    def _deadline(self, info: QueuedPodInfo) -> int:
+        return max(info.timestamp_ns, info.flush_ns or info.timestamp_ns) + self._max_wait

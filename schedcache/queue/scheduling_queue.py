@@ -1,0 +1,419 @@
+"""The scheduling queue."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from schedcache.model import Pod
+from schedcache.ports import ClusterEvent
+from schedcache.queue import dump, events
+from schedcache.queue.backoff import Backoff, BackoffQueue
+from schedcache.queue.clock import to_ns, to_seconds
+from schedcache.queue.errors import QueueError
+from schedcache.queue.faults import Faults
+from schedcache.queue.gates import Gates, PreEnqueue
+from schedcache.queue.heap import KeyedHeap, SortKey
+from schedcache.queue.hints import HintTable, Registrations, Strategy
+from schedcache.queue.in_flight import InFlight, RecordedEvent
+from schedcache.queue.judge import Judge, PreCheck
+from schedcache.queue.metrics import NoMetrics, QueueMetrics
+from schedcache.queue.nominator import Nominator, PodLister
+from schedcache.queue.pool import UnschedulablePool
+from schedcache.queue.queued_pod import QueuedPodInfo, pod_key
+
+
+def priority_sort(info: QueuedPodInfo) -> SortKey:
+    """PrioritySort: the higher priority first, then whoever has waited longer."""
+    return -info.pod.shape.spec.priority, info.timestamp_ns
+
+
+class SchedulingQueue:
+    """Where pods without a node wait; see the package's docstring for the states. For one thread, that of the event loop.
+
+    Nothing happens by itself: `flush_backoff_completed` and `flush_unschedulable_leftover` are to be called at `next_flush_at`.
+    """
+
+    def __init__(  # noqa: PLR0913  the knobs of kube-scheduler's queue, all by keyword
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        initial_backoff: float = 1.0,
+        max_backoff: float = 10.0,
+        max_in_unschedulable: float = 300.0,
+        pop_from_backoff: bool = True,
+        hints: Registrations = (),
+        pre_enqueue: PreEnqueue = (),
+        pod_lister: PodLister | None = None,
+        queue_sort: Callable[[QueuedPodInfo], SortKey] = priority_sort,
+        metrics: QueueMetrics | None = None,
+    ) -> None:
+        """Times in seconds, of a monotonic `clock`. A `max_backoff` of 0 switches backoff off.
+
+        `hints` and `pre_enqueue`: for all scheduler names alike, or a mapping by scheduler name; a pod whose name has no hints
+        in the mapping is retried upon every event. `pod_lister` tells nominations whether a pod still waits; None trusts the
+        caller. `queue_sort` gives what pods are sorted by, the smallest first; it may use only what is fixed while the pod
+        waits. Raises ValueError for a negative time or a registration for an action that does not exist.
+        """
+        limits = (("initial_backoff", initial_backoff), ("max_backoff", max_backoff))
+        for name, seconds in (*limits, ("max_in_unschedulable", max_in_unschedulable)):
+            if seconds < 0:
+                raise ValueError(f"{name}: expected seconds, 0 or more, got {seconds}")
+        self._clock = clock
+        self._metrics = metrics or NoMetrics()
+        self._pop_from_backoff = pop_from_backoff
+        self._queue_sort = queue_sort
+        faults = Faults()
+        self._judge = Judge(HintTable(hints, clock, self._metrics, faults))
+        self._gates = Gates(pre_enqueue, faults)
+        self._nominator = Nominator(pod_lister)
+        self._active = KeyedHeap()
+        self._backoff = Backoff(to_ns(initial_backoff), to_ns(max_backoff), windows=pop_from_backoff)
+        self._backing_off = BackoffQueue(self._backoff, queue_sort if pop_from_backoff else None)
+        self._pool = UnschedulablePool(to_ns(max_in_unschedulable))
+        self._in_flight = InFlight(self._metrics)
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._sequence = 0
+        self.scheduling_cycle = 0
+
+    # ---- pods come and go
+
+    def add(self, pod: Pod) -> None:
+        """A new pod without a node. Replaces whatever waits under its name."""
+        now = self._now()
+        info = QueuedPodInfo(pod, now, now, self._next_sequence())
+        self._nominator.add(pod, None)
+        self._remove(info)
+        self._to_active(info, events.UNSCHEDULED_POD_ADD.label)
+
+    def update(self, old: Pod, new: Pod) -> None:
+        """A pod without a node changed. In flight that is only recorded; a pod that the queue does not know is added.
+
+        With another UID it is no update: deletion and creation were merged on the way.
+        """
+        if old.uid != new.uid:
+            self.delete(old)
+            self.add(new)
+            return
+        changes = events.pod_update_events(old, new, target=True)
+        if new.uid in self._in_flight:
+            for event in changes:
+                self._in_flight.record(RecordedEvent(event, old, new))
+            return
+        key = pod_key(old)
+        if (info := self._active.get(key)) is not None:
+            info.pod = new
+            self._active.put(info, self._queue_sort(info))
+        elif (info := self._backing_off.get(key)) is not None:
+            info.pod = new
+            self._backing_off.put(info)
+        elif (info := self._pool.get(key)) is not None:
+            info.pod = new
+            self._pool.put(info)
+            self._wake_updated(info, [RecordedEvent(event, old, new) for event in changes])
+        else:
+            self.add(new)
+            return
+        self._nominator.update(old, new)
+
+    def _wake_updated(self, info: QueuedPodInfo, changes: list[RecordedEvent]) -> None:
+        for change in changes:
+            strategy = self._judge.worth_requeuing(info, change)
+            if strategy is not Strategy.SKIP and self._requeue(info, strategy, change.event.label):
+                return
+
+    def delete(self, pod: Pod) -> None:
+        """The pod is gone, or has a node. One in flight stays so until `done`; a successor of its name is left alone."""
+        self._nominator.delete(pod)
+        found = self.find(pod.namespace, pod.name)
+        if found is not None and found[1].pod.uid == pod.uid:
+            self._remove(found[1])
+
+    # ---- attempts
+
+    def pop_nowait(self) -> QueuedPodInfo | None:
+        """Take the next pod for an attempt, None where `pop` would wait. The attempt has to end in `done`."""
+        while True:
+            info = self._active.pop()
+            if info is None and self._pop_from_backoff and (info := self._backing_off.rejected.pop()) is not None:
+                self._metrics.queue_incoming_pods("active", events.POP_FROM_BACKOFF)
+            if info is None:
+                return None
+            info.attempts += 1
+            # Two attempts at one pod at a time would bind it twice; the running one hears of its changes as events.
+            if info.pod.uid not in self._in_flight:
+                return self._start(info)
+
+    def _start(self, info: QueuedPodInfo) -> QueuedPodInfo:
+        info.popped_uid = info.pod.uid
+        self._in_flight.start(info.popped_uid)
+        info.unschedulable_plugins, info.pending_plugins = set(), set()
+        self.scheduling_cycle += 1
+        return info
+
+    async def pop(self) -> QueuedPodInfo:
+        """Take the next pod, waiting for one. Cancelling the wait loses no pod."""
+        while (info := self.pop_nowait()) is None:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    self._wake()  # it was woken for a pod that somebody else has to take now
+                elif waiter in self._waiters:
+                    self._waiters.remove(waiter)
+                raise
+        return info
+
+    def add_unschedulable(self, info: QueuedPodInfo) -> None:
+        """The attempt failed: back to the queue, by who rejected the pod and by what has happened since it was popped.
+
+        The attempt is done in any case, in one step with the return. The caller makes sure that the pod still exists and
+        still has no node. Raises QueueError `already_queued` where its name is in a queue, as that of a successor may be.
+        """
+        key = info.key = pod_key(info.pod)
+        if key in self._active or key in self._backing_off or key in self._pool:
+            self.done(info.popped_uid)
+            raise QueueError("already_queued", f"pod {info.pod.full_name} is in the queue already")
+        if info.failed_with_error:
+            info.consecutive_errors += 1
+        else:
+            info.unschedulable_count += 1
+            info.consecutive_errors = 0
+        info.timestamp_ns, info.sequence = self._now(), self._next_sequence()
+        info.backoff_until_ns = info.flush_ns = None
+        info.flushed = False
+        strategy = self._judge.after_attempt(info, self._in_flight.events_since_pop(info.popped_uid))
+        self.done(info.popped_uid)
+        self._requeue(info, strategy, events.SCHEDULE_ATTEMPT_FAILURE)
+
+    def done(self, uid: str) -> None:
+        """The attempt at the pod popped under that UID is over, however it ended. Calling it again does nothing."""
+        self._in_flight.done(uid)
+
+    def scheduled(self, info: QueuedPodInfo) -> None:
+        """The attempt ended in a bound pod: done, and counted where only the pool's time limit had brought it about."""
+        self.done(info.popped_uid)
+        if info.flushed:
+            self._metrics.pod_scheduled_after_flush(info.pod.scheduler_name)
+
+    # ---- waking pods
+
+    def move_all(
+        self,
+        resource: str,
+        actions: tuple[str, ...],
+        old: object = None,
+        new: object = None,
+        *,
+        label: str | None = None,
+        pre_check: PreCheck | None = None,
+    ) -> None:
+        """`move` for an event given by its parts."""
+        self.move(ClusterEvent(resource, actions, label or ""), old, new, pre_check)
+
+    def move(
+        self, event: ClusterEvent, old: object = None, new: object = None, pre_check: PreCheck | None = None
+    ) -> None:
+        """Something changed in the cluster: wake the pods of the pool that it may help, and remember it for those in flight.
+
+        `old` and `new` are the object before and after, None where there is none. `pre_check` False keeps a pod out of it.
+        Raises ValueError for an action that does not exist.
+        """
+        change = RecordedEvent(event, old, new)
+        if not self._judge.of_interest(event):
+            return
+        for info, strategy in self._judge.woken(self._pool.buckets(), change, pre_check):
+            self._requeue(info, strategy, event.label)
+        self._in_flight.record(change)
+
+    def activate(self, pods: Iterable[Pod]) -> None:
+        """Move pods to the active queue at once, in spite of backoff. For one in flight that becomes an event of its own.
+
+        A plugin that activates a pod which it rejects itself has to do so while the pod is in flight: it then waits for its
+        backoff as any other, instead of starving pods of lower priority.
+        """
+        for pod in pods:
+            key = pod_key(pod)
+            if (info := self._pool.get(key)) is not None:
+                self._to_active(info, events.FORCE_ACTIVATE.label)
+            elif (info := self._backing_off.remove(key)) is not None:
+                self._to_active(info, events.FORCE_ACTIVATE.label, ask_gates=not self._pop_from_backoff)
+            elif pod.uid in self._in_flight:
+                self._in_flight.record(RecordedEvent(events.FORCE_ACTIVATE, None, pod))
+
+    def flush_backoff_completed(self) -> None:
+        """Move the pods whose backoff is over to the active queue."""
+        for info in self._backing_off.pop_completed(self._now()):
+            # With pop from backoff the gates were asked on the way in.
+            self._to_active(info, events.BACKOFF_COMPLETE, ask_gates=not self._pop_from_backoff)
+
+    def flush_unschedulable_leftover(self) -> None:
+        """Wake the pods that have been in the pool for too long, in case an event was missed."""
+        change = RecordedEvent(events.UNSCHEDULABLE_TIMEOUT, None, None)
+        expired = self._pool.flush_expired(self._now())
+        for info in expired:
+            self._requeue(info, Strategy.AFTER_BACKOFF, change.event.label)
+        if expired:
+            self._in_flight.record(change)
+
+    def next_flush_at(self) -> float | None:
+        """When, in seconds of the clock, a flush will next find something; None = not as things are now."""
+        instants = [t for t in (self._backing_off.next_completion(), self._pool.next_expiry()) if t is not None]
+        return to_seconds(min(instants)) if instants else None
+
+    # ---- nominations
+
+    def add_nominated_pod(self, pod: Pod, node_name: str | None = None) -> None:
+        """Nominate the pod for a node. None: as its status says; "": withdraw. Refused for a pod that waits no more."""
+        self._nominator.add(pod, node_name)
+
+    def update_nominated_pod(self, old: Pod, new: Pod) -> None:
+        """Follow an update of a pod that may be nominated."""
+        self._nominator.update(old, new)
+
+    def delete_nominated_pod(self, pod: Pod) -> None:
+        """Withdraw the pod's nomination, if it has one."""
+        self._nominator.delete(pod)
+
+    def nominated_pods_for_node(self, node_name: str) -> list[Pod]:
+        """The pods nominated for that node, the first nominated first."""
+        return self._nominator.pods_on(node_name)
+
+    def nominated_nodes(self) -> list[str]:
+        """The nodes that have nominated pods."""
+        return self._nominator.nodes()
+
+    def nominated_node(self, uid: str) -> str:
+        """The node nominated for the pod with that UID, "" = none."""
+        return self._nominator.node_of(uid)
+
+    # ---- looking inside
+
+    def active_pods(self) -> list[QueuedPodInfo]:
+        """The active queue, the next to be popped first."""
+        return self._active.ordered()
+
+    def backoff_pods(self) -> list[QueuedPodInfo]:
+        """Rejected pods that are backing off, the first to leave first."""
+        return self._backing_off.rejected.ordered()
+
+    def error_backoff_pods(self) -> list[QueuedPodInfo]:
+        """Pods that are backing off after an error, by time and then UID."""
+        return self._backing_off.errors.ordered()
+
+    def unschedulable_pods(self) -> list[QueuedPodInfo]:
+        """The pool, gated pods included, in no particular order."""
+        return self._pool.infos()
+
+    def in_flight(self) -> list[str]:
+        """UIDs of the pods popped and not done."""
+        return self._in_flight.uids()
+
+    def in_flight_events(self) -> list[tuple[str, str]]:
+        """("pod", UID) for each pod in flight and ("event", label) for each event kept for them, oldest first."""
+        return list(self._in_flight.log())
+
+    def pending_counts(self) -> dict[str, int]:
+        """pending_pods by queue: active, backoff, unschedulable and gated."""
+        return {
+            "active": len(self._active),
+            "backoff": len(self._backing_off),
+            "unschedulable": len(self._pool) - self._pool.gated,
+            "gated": self._pool.gated,
+        }
+
+    def oldest_pending_age(self) -> float:
+        """Seconds since the queue first saw the pod that has waited longest and is in a queue now; 0 without any."""
+        first = min((info.enqueued_ns for info in self._queued()), default=None)
+        return 0.0 if first is None else to_seconds(self._now() - first)
+
+    def unschedulable_reasons(self) -> dict[tuple[str, str], int]:
+        """unschedulable_pods: (plugin, scheduler name) -> pods in a queue that the plugin rejected last or gates."""
+        reasons: dict[tuple[str, str], int] = {}
+        for info in self._queued():
+            for plugin in info.unschedulable_plugins | info.pending_plugins:
+                reason = (plugin, info.pod.scheduler_name)
+                reasons[reason] = reasons.get(reason, 0) + 1
+        return reasons
+
+    def find(self, namespace: str, name: str) -> tuple[str, QueuedPodInfo] | None:
+        """The queue (active, backoff, unschedulable or gated) that holds the pod of that name, and its entry."""
+        key = (namespace, name)
+        if (info := self._active.get(key)) is not None:
+            return "active", info
+        if (info := self._backing_off.get(key)) is not None:
+            return "backoff", info
+        if (info := self._pool.get(key)) is not None:
+            return ("gated" if info.gated_by else "unschedulable"), info
+        return None
+
+    def dump(self) -> dict[str, object]:
+        """The whole state as JSON values; times in milliseconds of the clock."""
+        return dump.state(self)
+
+    # ---- inside
+
+    def _now(self) -> int:
+        return to_ns(self._clock())
+
+    def _next_sequence(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+    def _queued(self) -> list[QueuedPodInfo]:
+        backing_off = self._backing_off.rejected.infos() + self._backing_off.errors.infos()
+        return self._active.infos() + backing_off + self._pool.infos()
+
+    def _remove(self, info: QueuedPodInfo) -> None:
+        self._active.remove(info.key)
+        self._backing_off.remove(info.key)
+        self._pool.remove(info.key)
+
+    def _requeue(self, info: QueuedPodInfo, strategy: Strategy, label: str) -> bool:
+        """Put a pod where the strategy says, gates permitting. True = it is in the active or the backoff queue."""
+        if strategy is Strategy.SKIP:
+            self._to_pool(info, label)
+            return False
+        if strategy is Strategy.AFTER_BACKOFF and self._backoff.is_backing_off(info, self._now()):
+            return self._to_backoff(info, label)
+        return self._to_active(info, label)
+
+    def _to_active(self, info: QueuedPodInfo, label: str, *, ask_gates: bool = True) -> bool:
+        if ask_gates and self._gates.hold(info):
+            info.flushed = False
+            self._to_pool(info, label)
+            return False
+        if info.initial_attempt_ns is None:
+            info.initial_attempt_ns = self._now()
+        self._pool.remove(info.key)
+        self._active.put(info, self._queue_sort(info))
+        self._metrics.queue_incoming_pods("active", label)
+        self._wake()
+        return True
+
+    def _to_backoff(self, info: QueuedPodInfo, label: str) -> bool:
+        if self._pop_from_backoff and self._gates.hold(info):
+            info.flushed = False
+            self._to_pool(info, label)
+            return False
+        self._pool.remove(info.key)
+        self._backing_off.put(info)
+        self._metrics.queue_incoming_pods("backoff", label)
+        if self._pop_from_backoff:
+            self._wake()
+        return True
+
+    def _to_pool(self, info: QueuedPodInfo, label: str) -> None:
+        if info.key not in self._pool:
+            self._metrics.queue_incoming_pods("unschedulable", label)
+        self._pool.put(info)
+
+    def _wake(self) -> None:
+        """Let one more waiting `pop` look; it runs after the operation that called this is complete."""
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
