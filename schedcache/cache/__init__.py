@@ -1,0 +1,53 @@
+"""The scheduler cache and its snapshots."""
+
+from schedcache.cache.columns import Columns
+from schedcache.cache.errors import (
+    AlreadyAddedError,
+    AlreadyCachedError,
+    CacheCorruptedError,
+    CacheError,
+    InconsistentSnapshotError,
+    NoNodeNameError,
+    NotAssumedError,
+    NotExpiredError,
+    NoUIDError,
+    PodIsAssumedError,
+    PodNotFoundError,
+    PodNotOnNodeError,
+    UnknownNodeError,
+    WrongNodeError,
+)
+from schedcache.cache.node_info import NodeInfo
+from schedcache.cache.node_tree import NodeTree
+from schedcache.cache.scheduler_cache import Dump, PodState, SchedulerCache
+from schedcache.cache.snapshot import Snapshot
+from schedcache.cache.stories import PROCESS_STORIES, Stories, Story
+from schedcache.cache.term_index import TermIndex
+
+__all__ = [
+    "PROCESS_STORIES",
+    "AlreadyAddedError",
+    "AlreadyCachedError",
+    "CacheCorruptedError",
+    "CacheError",
+    "Columns",
+    "Dump",
+    "InconsistentSnapshotError",
+    "NoNodeNameError",
+    "NoUIDError",
+    "NodeInfo",
+    "NodeTree",
+    "NotAssumedError",
+    "NotExpiredError",
+    "PodIsAssumedError",
+    "PodNotFoundError",
+    "PodNotOnNodeError",
+    "PodState",
+    "SchedulerCache",
+    "Snapshot",
+    "Stories",
+    "Story",
+    "TermIndex",
+    "UnknownNodeError",
+    "WrongNodeError",
+]

@@ -1,0 +1,254 @@
+"""The snapshot as numpy columns, one row a node, for plugins that look at all nodes at once."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from schedcache.cache.interning import InternedColumn
+from schedcache.cache.node_info import HostPort, NodeInfo
+from schedcache.model import Node, Resource, Taint
+
+Int64s = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+
+CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
+_FIXED = ("cpu", "memory", "ephemeral-storage")
+_MAX, _MIN = 2**63 - 1, -(2**63)
+_FIRST_CAPACITY = 64
+_MAX_LABEL_KEYS = 512
+_NOBODY = NodeInfo("")
+_NOBODY.frozen = True
+
+
+class Columns:
+    """One row a node. Only the rows in `order` are live; a row is used again after its node has gone.
+
+    Arrays are replaced when they grow, so take them from here anew after each update of the snapshot. Amounts are
+    milli-CPU, bytes and whole units, clamped to 64 bits. `requested` and `allocatable` are [resource, row],
+    `non_zero_requested` is [milli-CPU and bytes, row].
+
+    `version` counts the rows written. `generation[row]` is the version at which the row last changed in any way,
+    `node_generation[row]` the one at which its node object did; `changed_since` tells which rows to look at again.
+    """
+
+    def __init__(self) -> None:
+        n = _FIRST_CAPACITY
+        self.rows = 0
+        """Rows in use, the freed ones among them included: every live row is smaller."""
+        self.order: Rows = np.empty(0, np.intp)
+        """Live rows, in the order in which nodes are looked at."""
+        self.names: list[str] = []
+        self.infos: list[NodeInfo] = []
+        self.row_of: dict[str, int] = {}
+        self.version = 0
+        self.generation: Int64s = np.zeros(n, np.int64)
+        self.node_generation: Int64s = np.zeros(n, np.int64)
+        self.resource_index: dict[str, int] = {name: i for i, name in enumerate(_FIXED)}
+        self.allocatable: Int64s = np.zeros((len(_FIXED), n), np.int64)
+        self.requested: Int64s = np.zeros((len(_FIXED), n), np.int64)
+        self.non_zero_requested: Int64s = np.zeros((2, n), np.int64)
+        self.pod_count: Int64s = np.zeros(n, np.int64)
+        self.allowed_pods: Int64s = np.zeros(n, np.int64)
+        self.affinity_pods: Int64s = np.zeros(n, np.int64)
+        self.required_anti_affinity_pods: Int64s = np.zeros(n, np.int64)
+        self.unschedulable: npt.NDArray[np.bool_] = np.zeros(n, np.bool_)
+        self.host_ports: dict[tuple[str, int], dict[int, tuple[str, ...]]] = {}
+        """(protocol, port) -> row -> the IPs it is taken on."""
+        self._taints: InternedColumn[tuple[Taint, ...]] = InternedColumn(n)
+        self._labels: dict[str, InternedColumn[str]] = {}
+        self._free: list[int] = []
+        self._log: list[int] = []
+        self._log_start = 0
+
+    @property
+    def taint_set(self) -> npt.NDArray[np.int32]:
+        """Index in `taint_sets` for each row."""
+        return self._taints.ids
+
+    @property
+    def taint_sets(self) -> list[tuple[Taint, ...]]:
+        """The distinct taint lists; ids are stable as long as this is the same list."""
+        return self._taints.values
+
+    def label_ids(self, key: str) -> npt.NDArray[np.int32]:
+        """For each row the index in `label_values(key)` of its label `key`, -1 where the node does not have it."""
+        return self._label(key).ids
+
+    @property
+    def label_keys(self) -> list[str]:
+        """The labels that have been asked for."""
+        return list(self._labels)
+
+    def label_values(self, key: str) -> list[str]:
+        """Id -> value; it only grows, and ids are stable as long as this is the same list."""
+        return self._label(key).values
+
+    def changed_since(self, version: int) -> Rows:
+        """Rows written after `version`, each once, freed ones included."""
+        if version < self._log_start:
+            return np.nonzero(self.generation[: self.rows] > version)[0]
+        return np.unique(np.array(self._log[version - self._log_start :], np.intp))
+
+    def write(self, info: NodeInfo) -> tuple[int, NodeInfo | None]:
+        """Bring the row of a node up to date. Returns it and what it showed before (None: the node is new here)."""
+        node = info.node
+        if node is None:
+            raise ValueError(f"{info!r} has no node object and therefore no row")
+        row = self.row_of.get(info.name)
+        if row is None:
+            row, old = self._new_row(info.name), _NOBODY
+        else:
+            old = self.infos[row]
+        self.infos[row] = info
+        self._stamp(row)
+        if info.requested.scalar:
+            self._add_resources(info.requested.scalar)
+        if old.node is not node:
+            self._write_node(row, old.node, node)
+        self._write_pods(row, old, info)
+        return row, None if old is _NOBODY else old
+
+    def remove(self, name: str) -> tuple[int, NodeInfo]:
+        """Free the row of a node. Returns it and what it showed."""
+        row = self.row_of.pop(name)
+        old = self.infos[row]
+        self.names[row], self.infos[row] = "", _NOBODY
+        self._stamp(row)
+        self.node_generation[row] = self.version
+        self._write_pods(row, old, _NOBODY)
+        self._write_amounts(self.allocatable, row, old.allocatable, _NOBODY.allocatable)
+        self.allowed_pods[row] = 0
+        self.unschedulable[row] = False
+        self._taints.set(row, None)
+        for column in self._labels.values():
+            column.set(row, None)
+        self._free.append(row)
+        return row, old
+
+    def set_order(self, names: Iterable[str]) -> None:
+        """Which rows are live, and their order; names without a row are left out."""
+        rows = (self.row_of.get(name) for name in names)
+        self.order = np.array([row for row in rows if row is not None], np.intp)
+
+    def compact(self) -> None:
+        """Let go of taints and label values that no node has any more, when they have become many."""
+        self._taints.compact(len(self.row_of))
+        for column in self._labels.values():
+            column.compact(len(self.row_of))
+
+    def _new_row(self, name: str) -> int:
+        if self._free:
+            row = self._free.pop()
+            self.names[row] = name
+        else:
+            row = self.rows
+            self.rows += 1
+            if row == len(self.generation):
+                self._grow(2 * row)
+            self.names.append(name)
+            self.infos.append(_NOBODY)
+        self.row_of[name] = row
+        return row
+
+    def _stamp(self, row: int) -> None:
+        self.version += 1
+        self.generation[row] = self.version
+        if len(self._log) > 4 * len(self.generation):
+            half = len(self._log) // 2
+            del self._log[:half]
+            self._log_start += half
+        self._log.append(row)
+
+    def _write_node(self, row: int, old: Node | None, node: Node) -> None:
+        self.node_generation[row] = self.version
+        before = old.allocatable if old is not None else _NOBODY.allocatable
+        self._add_resources(node.allocatable.scalar)
+        self._write_amounts(self.allocatable, row, before, node.allocatable)
+        self.allowed_pods[row] = _clamp(node.allocatable.allowed_pod_number)
+        self.unschedulable[row] = node.unschedulable
+        if old is None or old.taints != node.taints:
+            self._taints.set(row, node.taints)
+        if old is None or old.labels != node.labels:
+            for key, column in self._labels.items():
+                column.set(row, node.labels.get(key))
+
+    def _write_pods(self, row: int, old: NodeInfo, new: NodeInfo) -> None:
+        self._write_amounts(self.requested, row, old.requested, new.requested)
+        non_zero = new.non_zero_requested
+        self.non_zero_requested[CPU, row] = _clamp(non_zero.milli_cpu)
+        self.non_zero_requested[MEMORY, row] = _clamp(non_zero.memory)
+        self.pod_count[row] = len(new.pods_by_uid)
+        self.affinity_pods[row] = len(new.pods_with_affinity_by_uid)
+        self.required_anti_affinity_pods[row] = len(new.pods_with_required_anti_affinity_by_uid)
+        if old.used_ports != new.used_ports:
+            self._write_ports(row, old.used_ports, new.used_ports)
+
+    def _write_amounts(self, column: Int64s, row: int, old: Resource, new: Resource) -> None:
+        column[CPU, row] = _clamp(new.milli_cpu)
+        column[MEMORY, row] = _clamp(new.memory)
+        column[EPHEMERAL_STORAGE, row] = _clamp(new.ephemeral_storage)
+        if (old.scalar or new.scalar) and old.scalar != new.scalar:
+            for name in old.scalar.keys() | new.scalar.keys():
+                column[self.resource_index[name], row] = _clamp(new.scalar.get(name, 0))
+
+    def _write_ports(self, row: int, old: Iterable[HostPort], new: Iterable[HostPort]) -> None:
+        by_port: dict[tuple[str, int], list[str]] = {(protocol, port): [] for _, protocol, port in old}
+        for ip, protocol, port in new:
+            by_port.setdefault((protocol, port), []).append(ip)
+        for key, ips in by_port.items():
+            taken = self.host_ports.setdefault(key, {})
+            if ips:
+                taken[row] = tuple(sorted(ips))
+            else:
+                taken.pop(row, None)
+                if not taken:
+                    del self.host_ports[key]
+
+    def _add_resources(self, names: Iterable[str]) -> None:
+        missing = [name for name in names if name not in self.resource_index]
+        if missing:
+            for name in missing:
+                self.resource_index[name] = len(self.resource_index)
+            more = np.zeros((len(missing), len(self.generation)), np.int64)
+            self.allocatable = np.concatenate([self.allocatable, more])
+            self.requested = np.concatenate([self.requested, more])
+
+    def _label(self, key: str) -> InternedColumn[str]:
+        column = self._labels.get(key)
+        if column is None:
+            if len(self._labels) >= _MAX_LABEL_KEYS:
+                del self._labels[next(iter(self._labels))]
+            column = self._labels[key] = InternedColumn(len(self.generation))
+            for row in self.row_of.values():
+                node = self.infos[row].node
+                column.set(row, node.labels.get(key) if node is not None else None)
+        return column
+
+    def _grow(self, capacity: int) -> None:
+        for name in (
+            "generation",
+            "node_generation",
+            "pod_count",
+            "allowed_pods",
+            "affinity_pods",
+            "required_anti_affinity_pods",
+            "unschedulable",
+            "allocatable",
+            "requested",
+            "non_zero_requested",
+        ):
+            setattr(self, name, _widened(getattr(self, name), capacity))
+        self._taints.grow(capacity)
+        for column in self._labels.values():
+            column.grow(capacity)
+
+
+def _widened(array: npt.NDArray[np.generic], capacity: int) -> npt.NDArray[np.generic]:
+    wider = np.zeros((*array.shape[:-1], capacity), array.dtype)
+    wider[..., : array.shape[-1]] = array
+    return wider
+
+
+def _clamp(amount: int) -> int:
+    return amount if _MIN <= amount <= _MAX else (_MAX if amount > 0 else _MIN)

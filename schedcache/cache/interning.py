@@ -1,0 +1,50 @@
+"""Ids for the values of one attribute of all nodes, so that plugins compare integers, a column at a time."""
+
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+T = TypeVar("T", bound=Hashable)
+
+ABSENT = -1
+_SLACK = 1024
+
+
+class InternedColumn(Generic[T]):
+    """`ids[row]` is the index in `values` of the row's value, ABSENT (-1) where it has none.
+
+    Ids are stable as long as `values` is the same list: when too many values have died out, both are made anew.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.ids: npt.NDArray[np.int32] = np.full(capacity, ABSENT, np.int32)
+        self.values: list[T] = []
+        self._id_of: dict[T, int] = {}
+
+    def set(self, row: int, value: T | None) -> None:
+        """Give the row a value; None is absent."""
+        self.ids[row] = ABSENT if value is None else self._intern(value)
+
+    def grow(self, capacity: int) -> None:
+        self.ids = np.append(self.ids, np.full(capacity - len(self.ids), ABSENT, np.int32))
+
+    def compact(self, live_rows: int) -> None:
+        """Drop values that no row has, once they are the greater part."""
+        if len(self.values) <= 2 * live_rows + _SLACK:
+            return
+        rows = np.nonzero(self.ids != ABSENT)[0]
+        present = [self.values[i] for i in self.ids[rows]]
+        self.values, self._id_of = [], {}
+        self.ids[rows] = [self._intern(value) for value in present]
+
+    def __iter__(self) -> Iterator[T | None]:
+        return (None if i == ABSENT else self.values[i] for i in self.ids)
+
+    def _intern(self, value: T) -> int:
+        found = self._id_of.get(value)
+        if found is None:
+            found = self._id_of[value] = len(self.values)
+            self.values.append(value)
+        return found

@@ -1,0 +1,239 @@
+"""The cluster at one moment, for one reader: what a scheduling cycle works on."""
+
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from schedcache.cache.columns import Columns, Int64s
+from schedcache.cache.errors import (
+    AlreadyAddedError,
+    AlreadyCachedError,
+    InconsistentSnapshotError,
+    NoUIDError,
+    PodNotOnNodeError,
+    UnknownNodeError,
+)
+from schedcache.cache.image_states import ImageStates, summaries
+from schedcache.cache.node_info import NodeInfo
+from schedcache.cache.node_tree import NodeTree
+from schedcache.cache.term_index import TermIndex
+from schedcache.model import Node, Pod
+
+
+class SnapshotChanges(msgspec.Struct, frozen=True):
+    """What differs between a snapshot and a cache: frozen infos, names that are gone, and the order when it has to be remade."""
+
+    infos: Sequence[NodeInfo]
+    removed: Sequence[str]
+    order: Sequence[str] | None
+    num_nodes: int
+    generation: int
+    epoch: object
+
+
+class Snapshot:
+    """Node aggregates as of the last `SchedulerCache.update_snapshot`, in kube-scheduler's terms and as `columns`.
+
+    The NodeInfo objects are frozen and shared with the cache and other snapshots. A snapshot belongs to one thread.
+    """
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self.epoch: object = None
+        """Which filling of which cache it follows; another one brings everything anew."""
+        self.columns = Columns()
+        self.term_index = TermIndex()
+        self.node_info_map: dict[str, NodeInfo] = {}
+        self._claims: dict[str, int] = {}
+        self._list: list[NodeInfo] | None = None
+        self._derived: dict[str, tuple[int, list[NodeInfo]]] = {}
+        self._assumed: dict[str, Pod] = {}
+        self._originals: dict[str, NodeInfo] = {}
+
+    @classmethod
+    def build(cls, pods: Iterable[Pod], nodes: Iterable[Node]) -> "Snapshot":
+        """A snapshot from lists, without a cache. Pods without node, or on nodes not listed, count on no node.
+
+        The claims of pods on nodes not listed count as used all the same, as in kube-scheduler. Raises NoUIDError, and
+        AlreadyAddedError for two pods with one UID.
+        """
+        infos = _aggregate(pods, nodes)
+        tree = NodeTree()
+        for info in infos.values():
+            if info.node is not None:
+                tree.set(info.name, info.node.zone_key)
+        snapshot = cls()
+        listed = [info for info in infos.values() if info.node is not None]
+        newest = max((info.generation for info in infos.values()), default=0)
+        snapshot.apply(SnapshotChanges(listed, (), tree.list(), len(tree), newest, None))
+        for info in infos.values():
+            if info.node is None:
+                snapshot._count_claims(None, info)
+        return snapshot
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.columns.order)
+
+    @property
+    def node_info_list(self) -> list[NodeInfo]:
+        """In the order in which nodes are looked at: round robin over zones."""
+        if self._list is None:
+            infos = self.columns.infos
+            self._list = [infos[row] for row in self.columns.order]
+        return self._list
+
+    @property
+    def have_pods_with_affinity_list(self) -> list[NodeInfo]:
+        """Nodes with at least one pod that has any pod (anti-)affinity block."""
+        return self._with("affinity", lambda columns: columns.affinity_pods)
+
+    @property
+    def have_pods_with_required_anti_affinity_list(self) -> list[NodeInfo]:
+        """Nodes with at least one pod that has a required anti-affinity term."""
+        return self._with("anti-affinity", lambda columns: columns.required_anti_affinity_pods)
+
+    @property
+    def used_pvcs(self) -> KeysView[str]:
+        """`namespace/name` of every claim that a pod on a listed node refers to."""
+        return self._claims.keys()
+
+    @property
+    def claim_node_counts(self) -> Mapping[str, int]:
+        """Claim -> on how many nodes it is in use."""
+        return self._claims
+
+    def get(self, name: str) -> NodeInfo:
+        """The node of this name. Raises UnknownNodeError."""
+        info = self.node_info_map.get(name)
+        if info is None:
+            raise UnknownNodeError(f"node {name!r} is not in the snapshot")
+        return info
+
+    def is_pvc_used(self, key: str) -> bool:
+        return key in self._claims
+
+    def assume(self, pod: Pod) -> None:
+        """Count a pod on its node in this snapshot alone, until `forget`, `forget_all` or the next update.
+
+        Raises NoUIDError, UnknownNodeError, AlreadyCachedError.
+        """
+        if not pod.uid:
+            raise NoUIDError(f"pod {pod.full_name} has no UID")
+        info = self.get(pod.node_name)
+        if pod.uid in self._assumed or pod.uid in info.pods_by_uid:
+            raise AlreadyCachedError(f"pod {pod.uid} ({pod.full_name}) is in the snapshot already")
+        changed = info.copy()
+        changed.add_pod(pod)
+        changed.frozen = True
+        self._originals.setdefault(info.name, info)
+        self._assumed[pod.uid] = pod
+        self._write(changed)
+
+    def forget(self, pod: Pod) -> None:
+        """Undo `assume`. Raises PodNotOnNodeError when the pod is not assumed in this snapshot."""
+        assumed = self._assumed.pop(pod.uid, None)
+        if assumed is None:
+            raise PodNotOnNodeError(f"pod {pod.uid} ({pod.full_name}) is not assumed in the snapshot")
+        name = assumed.node_name
+        if any(other.node_name == name for other in self._assumed.values()):
+            changed = self.node_info_map[name].copy()
+            changed.remove_pod(assumed)
+            changed.frozen = True
+            self._write(changed)
+        else:
+            self._write(self._originals.pop(name))
+
+    def forget_all(self) -> None:
+        """Undo every `assume`."""
+        self._assumed.clear()
+        for name in list(self._originals):
+            self._write(self._originals.pop(name))
+
+    def apply(self, changes: SnapshotChanges) -> None:
+        """Take over what the cache found changed. Raises InconsistentSnapshotError."""
+        for _ in self.apply_in_pieces(changes, len(changes.infos) + 1):
+            pass
+
+    def apply_in_pieces(self, changes: SnapshotChanges, size: int) -> Iterator[None]:
+        """The same, pausing after every `size` nodes; the snapshot is of no use before the last piece is done."""
+        self.forget_all()
+        for name in changes.removed:
+            self._remove(name)
+        for i, info in enumerate(changes.infos, 1):
+            self._write(info)
+            if i % size == 0:
+                yield
+        if changes.order is not None:
+            self.columns.set_order(changes.order)
+            self.columns.compact()
+            self._list = None
+            self._derived.clear()
+        self.epoch, self.generation = changes.epoch, changes.generation
+        if not len(self.columns.order) == len(self.node_info_map) == changes.num_nodes:
+            self.epoch = None  # what it holds cannot be trusted: the next update takes everything anew
+            raise InconsistentSnapshotError(
+                f"the snapshot lists {len(self.columns.order)} nodes and holds {len(self.node_info_map)}, "
+                f"the node tree has {changes.num_nodes}"
+            )
+
+    def _write(self, info: NodeInfo) -> None:
+        row, old = self.columns.write(info)
+        self.node_info_map[info.name] = info
+        self._list = None
+        if info.pvc_ref_counts or (old is not None and old.pvc_ref_counts):
+            self._count_claims(old, info)
+        if len(self.term_index):
+            self.term_index.apply(row, old, info)
+
+    def _remove(self, name: str) -> None:
+        del self.node_info_map[name]
+        row, old = self.columns.remove(name)
+        self._count_claims(old, None)
+        if len(self.term_index):
+            self.term_index.apply(row, old, None)
+
+    def _count_claims(self, old: NodeInfo | None, new: NodeInfo | None) -> None:
+        before = old.pvc_ref_counts.keys() if old is not None else ()
+        after = new.pvc_ref_counts.keys() if new is not None else ()
+        for claim in before:
+            if claim not in after:
+                left = self._claims[claim] - 1
+                if left:
+                    self._claims[claim] = left
+                else:
+                    del self._claims[claim]
+        for claim in after:
+            if claim not in before:
+                self._claims[claim] = self._claims.get(claim, 0) + 1
+
+    def _with(self, which: str, count: Callable[[Columns], Int64s]) -> list[NodeInfo]:
+        columns = self.columns
+        version, infos = self._derived.get(which, (-1, []))
+        if version != columns.version:
+            rows = columns.order[np.nonzero(count(columns)[columns.order])[0]]
+            infos = [columns.infos[row] for row in rows]
+            self._derived[which] = columns.version, infos
+        return infos
+
+
+def _aggregate(pods: Iterable[Pod], nodes: Iterable[Node]) -> dict[str, NodeInfo]:
+    infos: dict[str, NodeInfo] = {}
+    images = ImageStates()
+    for node in nodes:
+        info = infos.setdefault(node.name, NodeInfo(node.name))
+        info.set_node(node, images.replace_node(info.node, node, info.image_refs))
+    seen: set[str] = set()
+    for pod in pods:
+        if not pod.uid:
+            raise NoUIDError(f"pod {pod.full_name} has no UID")
+        if pod.uid in seen:
+            raise AlreadyAddedError(f"pod {pod.uid} ({pod.full_name}) is listed twice")
+        seen.add(pod.uid)
+        if pod.node_name:
+            infos.setdefault(pod.node_name, NodeInfo(pod.node_name)).add_pod(pod)
+    for info in infos.values():
+        info.image_states = summaries(info.image_refs)
+        info.frozen = True
+    return infos
