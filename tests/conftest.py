@@ -1,0 +1,37 @@
+"""Fixtures for every test: one real API server for the whole run, clean for each test."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from schedcache.testing import Cluster, ControlPlane, find_binaries
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build the control plane before the first test, in plain sight: the build takes minutes the first time."""
+    if session.config.option.collectonly or not any(_needs_control_plane(item) for item in session.items):
+        return
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        find_binaries()
+
+
+def _needs_control_plane(item: pytest.Item) -> bool:
+    names = getattr(item, "fixturenames", ())
+    return "control_plane" in names or item.get_closest_marker("controlplane") is not None
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    """etcd and kube-apiserver for the whole run."""
+    with ControlPlane() as servers:
+        yield servers
+
+
+@pytest.fixture
+async def cluster(control_plane: ControlPlane) -> AsyncIterator[Cluster]:
+    """The API server as it was when it started, for one test."""
+    async with Cluster(control_plane) as handle:
+        await handle.clean()
+        yield handle
+        await handle.clean()
