@@ -1,5 +1,6 @@
 """The scheduler cache and its snapshots."""
 
+from schedcache.cache.cluster_objects import ClusterObjects
 from schedcache.cache.columns import Columns
 from schedcache.cache.errors import (
     AlreadyAddedError,
@@ -14,7 +15,9 @@ from schedcache.cache.errors import (
     PodIsAssumedError,
     PodNotFoundError,
     PodNotOnNodeError,
+    StaleObjectError,
     UnknownNodeError,
+    UnknownObjectError,
     WrongNodeError,
 )
 from schedcache.cache.node_info import NodeInfo
@@ -30,6 +33,7 @@ __all__ = [
     "AlreadyCachedError",
     "CacheCorruptedError",
     "CacheError",
+    "ClusterObjects",
     "Columns",
     "Dump",
     "InconsistentSnapshotError",
@@ -45,9 +49,11 @@ __all__ = [
     "PodState",
     "SchedulerCache",
     "Snapshot",
+    "StaleObjectError",
     "Stories",
     "Story",
     "TermIndex",
     "UnknownNodeError",
+    "UnknownObjectError",
     "WrongNodeError",
 ]

@@ -85,3 +85,15 @@ class InconsistentSnapshotError(CacheError):
     """Snapshot and node tree disagreed. The snapshot has been rebuilt and is sound, but this cycle should fail."""
 
     kind = "inconsistent_snapshot"
+
+
+class UnknownObjectError(CacheError):
+    """An object that is to be assumed is not in the store."""
+
+    kind = "unknown_object"
+
+
+class StaleObjectError(CacheError):
+    """An object that is to be assumed was made from another version than the newest."""
+
+    kind = "stale_object"

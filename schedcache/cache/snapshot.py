@@ -43,7 +43,7 @@ class Snapshot:
         self.epoch: object = None
         """Which filling of which cache it follows; another one brings everything anew."""
         self.columns = Columns()
-        self.term_index = TermIndex()
+        self.term_index = TermIndex(self.columns)
         self.node_info_map: dict[str, NodeInfo] = {}
         self._claims: dict[str, int] = {}
         self._list: list[NodeInfo] | None = None
@@ -184,14 +184,14 @@ class Snapshot:
         self._list = None
         if info.pvc_ref_counts or (old is not None and old.pvc_ref_counts):
             self._count_claims(old, info)
-        if len(self.term_index):
+        if self.term_index.active:
             self.term_index.apply(row, old, info)
 
     def _remove(self, name: str) -> None:
         del self.node_info_map[name]
         row, old = self.columns.remove(name)
         self._count_claims(old, None)
-        if len(self.term_index):
+        if self.term_index.active:
             self.term_index.apply(row, old, None)
 
     def _count_claims(self, old: NodeInfo | None, new: NodeInfo | None) -> None:
