@@ -38,7 +38,7 @@ class RowCounts:
             few.pop(row, None)
 
     def column(self, rows: int) -> Counts:
-        """The counts of rows 0..rows-1, for reading only."""
+        """The counts of rows 0..rows-1, for reading only; `rows` is beyond every row that has one."""
         dense = self._dense
         if dense is not None and len(dense) >= rows:
             return dense[:rows]

@@ -49,6 +49,7 @@ def check_snapshot(cache: "SchedulerCache", snapshot: "Snapshot") -> None:
         _require(f"{name} frozen", info.frozen)
     _check_columns(columns)
     claims = [claim for info in snapshot.node_info_list for claim in info.pvc_ref_counts]
+    _expect("term index against a recount", [], snapshot.term_index.check())
     _expect("claims in use", {c: claims.count(c) for c in claims}, dict(snapshot.claim_node_counts))
     infos = snapshot.node_info_list
     _expect("affinity list", [i for i in infos if i.pods_with_affinity], snapshot.have_pods_with_affinity_list)
