@@ -3,6 +3,7 @@
 from schedcache.ports.cluster_event import ALL, WILDCARD, ClusterEvent
 from schedcache.ports.effects import Binder, EventRecorder, StatusWriter
 from schedcache.ports.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
+from schedcache.ports.metrics import Metrics, NoMetrics
 from schedcache.ports.source import EventSink, EventSource, KubernetesObject
 
 __all__ = [
@@ -16,6 +17,8 @@ __all__ = [
     "EventSink",
     "EventSource",
     "KubernetesObject",
+    "Metrics",
+    "NoMetrics",
     "NotFoundError",
     "OutcomeUnknownError",
     "StatusWriter",

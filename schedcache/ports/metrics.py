@@ -1,0 +1,51 @@
+"""What the core counts and times. Where the numbers go is the outside's business."""
+
+from typing import Protocol
+
+
+class Metrics(Protocol):
+    """Told of what happened; every call is cheap and never raises, some are made for each pod.
+
+    The names are those of kube-scheduler's metrics where it has them (1.37). Times are in seconds.
+    """
+
+    def schedule_attempt(self, profile: str, result: str, seconds: float) -> None:
+        """An attempt ended; `result` is `scheduled`, `unschedulable` or `error`, binding included in the time."""
+
+    def scheduling_algorithm(self, seconds: float) -> None:
+        """The search for a node, from the snapshot to the choice."""
+
+    def pod_scheduled(self, attempts: int, sli_seconds: float | None) -> None:
+        """A pod was bound; the time counts from its first attempt."""
+
+    def event_handled(self, event: str, seconds: float) -> None:
+        """A change in the cluster was applied to cache and queue."""
+
+    def permit_wait(self, result: str, seconds: float) -> None:
+        """A pod no longer waits on Permit."""
+
+    def bind_doubt(self, outcome: str) -> None:
+        """What a live read said of a pod whose bind's outcome was unknown, or whose confirmation was late."""
+
+    def cache_error(self, kind: str) -> None:
+        """Cache and events contradicted each other, so that everything is read afresh."""
+
+    def rebuilt(self) -> None:
+        """Everything was read afresh."""
+
+    def malformed_object(self, kind: str) -> None:
+        """An object that could not be read was left out."""
+
+
+class NoMetrics:
+    """Counts nothing, for embedding and tests."""
+
+    def schedule_attempt(self, profile: str, result: str, seconds: float) -> None: ...
+    def scheduling_algorithm(self, seconds: float) -> None: ...
+    def pod_scheduled(self, attempts: int, sli_seconds: float | None) -> None: ...
+    def event_handled(self, event: str, seconds: float) -> None: ...
+    def permit_wait(self, result: str, seconds: float) -> None: ...
+    def bind_doubt(self, outcome: str) -> None: ...
+    def cache_error(self, kind: str) -> None: ...
+    def rebuilt(self) -> None: ...
+    def malformed_object(self, kind: str) -> None: ...

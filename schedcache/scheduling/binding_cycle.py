@@ -1,0 +1,190 @@
+"""The binding cycle: from an assumed pod to a bound one (kube-scheduler's bindingCycle, 1.37), beside the scheduling of others."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from schedcache.framework import Status
+from schedcache.ports import ApiError, ConflictError, EventRecorder, OutcomeUnknownError
+from schedcache.scheduling.decision import Decision
+from schedcache.scheduling.failure import Failure, FailureHandler
+from schedcache.scheduling.live_read import LiveReader, Truth
+from schedcache.scheduling.state import SchedulingState
+
+Sleep = Callable[[float], Awaitable[object]]
+
+MAX_BINDING = 128
+"""Bind requests under way, beyond which no further pod is scheduled: what waits there would be decided on old news."""
+_FIRST_LOOK_AGAIN = 1.0
+_LAST_LOOK_AGAIN = 30.0
+_log = structlog.get_logger(__name__)
+
+
+class _Running:
+    """A binding cycle under way."""
+
+    __slots__ = ("abandoned", "task")
+
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self.task = task
+        self.abandoned = False
+
+
+class BindingCycles:
+    """Runs binding cycles as tasks. Pods that wait on Permit or PreBind do not count against the bound, bind requests do."""
+
+    def __init__(
+        self,
+        state: SchedulingState,
+        failures: FailureHandler,
+        recorder: EventRecorder,
+        reader: LiveReader,
+        *,
+        sleep: Sleep,
+        max_binding: int = MAX_BINDING,
+    ) -> None:
+        self._state = state
+        self._failures = failures
+        self._recorder = recorder
+        self._reader = reader
+        self._sleep = sleep
+        self._max_binding = max_binding
+        self._binding = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._running: dict[str, _Running] = {}
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def has_room(self) -> bool:
+        """Whether another pod may be sent on its way."""
+        return self._binding < self._max_binding
+
+    async def room(self) -> None:
+        """Wait until another pod may be sent on its way."""
+        await self._room.wait()
+
+    def start(self, decision: Decision) -> None:
+        """Bind the decided pod in the background. However that ends, cache and queue hear of it."""
+        task = asyncio.get_running_loop().create_task(self._cycle(decision))
+        self._running[decision.pod.uid] = _Running(task)
+
+    def abandon(self, uid: str) -> bool:
+        """Do not bind the pod unless the request has been sent; False if no cycle runs for it."""
+        running = self._running.get(uid)
+        if running is None:
+            return False
+        running.abandoned = True
+        return True
+
+    async def drain(self, seconds: float) -> None:
+        """Give the cycles under way some time to end, then end them: what has no outcome by then is forgotten here."""
+        tasks = [running.task for running in self._running.values()]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=seconds)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    async def _cycle(self, d: Decision) -> None:
+        try:
+            status = await self._steps(d)
+        except (ConflictError, OutcomeUnknownError) as error:
+            await self._resolve(d, error)
+        except ApiError as error:
+            self._fail(d, Failure.of_error(error))
+        except asyncio.CancelledError:
+            self._undo(d)
+            raise
+        except Exception as error:  # noqa: BLE001  a fault of ours in one pod's cycle must neither leak its room nor stop others
+            _log.exception("binding cycle failed", pod=d.pod.full_name)
+            self._fail(d, Failure.of_error(error))
+        else:
+            if status is None:
+                self._bound(d)
+            else:
+                self._fail(d, Failure.of_status(status))
+        finally:
+            self._state.queue.done(d.info.popped_uid)
+            self._running.pop(d.pod.uid, None)
+
+    async def _steps(self, d: Decision) -> Status | None:
+        if d.waiting:
+            status = await self._wait_on_permit(d)
+            if status is not None:
+                return status
+        # From here on no event can help the pod: a failure is an error, and is retried after backoff whatever happened.
+        self._state.queue.done(d.info.popped_uid)
+        status = await d.framework.run_pre_bind(d.cycle_state, d.pod, d.node_name)
+        if status is not None:
+            return status
+        if self._running[d.pod.uid].abandoned:
+            raise ApiError("the pod changed between the decision and its binding")
+        return await self._bind(d)
+
+    async def _wait_on_permit(self, d: Decision) -> Status | None:
+        since = self._state.clock()
+        status = await d.framework.wait_on_permit(d.pod)
+        result = "Success" if status is None else status.code.label
+        self._state.metrics.permit_wait(result, self._state.clock() - since)
+        return status
+
+    async def _bind(self, d: Decision) -> Status | None:
+        self._binding += 1
+        if self._binding >= self._max_binding:
+            self._room.clear()
+        try:
+            return await d.framework.run_bind(d.cycle_state, d.pod, d.node_name)
+        finally:
+            self._binding -= 1
+            self._room.set()
+
+    def _bound(self, d: Decision) -> None:
+        state, info, pod = self._state, d.info, d.pod
+        state.cache.finish_binding(pod)
+        self._recorder.event(
+            pod, "Normal", "Scheduled", "Binding", f"Successfully assigned {pod.full_name} to {pod.node_name}"
+        )
+        now = state.clock()
+        state.metrics.schedule_attempt(pod.scheduler_name, "scheduled", now - d.started)
+        first = info.initial_attempt
+        state.metrics.pod_scheduled(info.attempts, None if first is None else now - first)
+        state.queue.scheduled(info)
+        fault = d.framework.run_post_bind(d.cycle_state, pod, pod.node_name)
+        if fault is not None:
+            _log.error("PostBind failed", pod=pod.full_name, error=fault.message)
+        _log.debug("bound", pod=pod.full_name, node=pod.node_name)
+
+    async def _resolve(self, d: Decision, error: ApiError) -> None:
+        """The bind may have succeeded: only the API server knows. Until it answers, the pod keeps its room."""
+        delay = _FIRST_LOOK_AGAIN
+        while (truth := await self._reader.look(d.pod)) is Truth.NO_ANSWER and not self._reader.is_settled(d.pod):
+            await self._sleep(delay)
+            delay = min(2 * delay, _LAST_LOOK_AGAIN)
+        if truth is Truth.BOUND or self._is_ours_now(d):
+            self._bound(d)
+        else:
+            self._fail(d, Failure.of_error(error))
+
+    def _is_ours_now(self, d: Decision) -> bool:
+        cached = self._state.cached(d.pod)
+        return cached is not None and cached.node_name == d.node_name and not self._state.cache.is_assumed_pod(cached)
+
+    def _undo(self, d: Decision) -> bool:
+        fault = d.framework.run_unreserve(d.cycle_state, d.pod, d.node_name)
+        if fault is not None:
+            _log.error("Unreserve failed", pod=d.pod.full_name, error=fault.message)
+        return self._state.forget(d.pod)
+
+    def _fail(self, d: Decision, failure: Failure) -> None:
+        """Undo, requeue, and wake those whom the room may help (kubernetes/kubernetes#122444).
+
+        The pod itself is requeued first and left out, so that its own leaving does not wake it.
+        """
+        forgotten = self._undo(d)
+        self._failures.handle(d.info, failure, d.started)
+        if forgotten:
+            uid = d.pod.uid
+            self._state.room_freed(d.pod, lambda pod: pod.uid != uid)

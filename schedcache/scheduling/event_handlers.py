@@ -1,0 +1,149 @@
+"""Events of the cluster, routed to cache and queue: the sink of every event source."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import structlog
+
+from schedcache.cache import CacheError, ClusterObjects
+from schedcache.model import MalformedObjectError, Node, Pod
+from schedcache.model.objects import ClusterObject
+from schedcache.ports import ALL, WILDCARD, ClusterEvent, KubernetesObject
+from schedcache.queue.events import ADD, DELETE, NODE_ADD, NODE_DELETE, UPDATE, cluster_event, node_update_events
+from schedcache.scheduling.pod_events import PodEvents
+from schedcache.scheduling.state import SchedulingState
+
+POD = "Pod"
+NODE = "Node"
+_REBUILT = ClusterEvent(WILDCARD, (ALL,), "Rebuilt")
+_log = structlog.get_logger(__name__)
+
+
+class EventHandlers:
+    """The EventSink of a scheduler.
+
+    Where cache and events contradict each other, the cache is not trusted any more: that is counted, logged and answered
+    with a request to read everything afresh. Any other exception passes through to the source, which does the same.
+    """
+
+    def __init__(
+        self,
+        state: SchedulingState,
+        pods: PodEvents,
+        objects: ClusterObjects,
+        *,
+        request_rebuild: Callable[[str], None],
+    ) -> None:
+        self._state = state
+        self._pods = pods
+        self._objects = objects
+        self._request_rebuild = request_rebuild
+        self._nodes: dict[str, Node] = {}
+        self._synced: set[str] = set()
+
+    @property
+    def synced_kinds(self) -> frozenset[str]:
+        """The kinds whose first complete list has been applied."""
+        return frozenset(self._synced)
+
+    def on_add(self, kind: str, obj: KubernetesObject) -> None:
+        self._apply(kind, ADD, self._add, obj)
+
+    def on_update(self, kind: str, old: KubernetesObject, new: KubernetesObject) -> None:
+        self._apply(kind, UPDATE, self._update, old, new)
+
+    def on_delete(self, kind: str, obj: KubernetesObject, *, missed: bool) -> None:  # noqa: ARG002  a late delete is handled like any other: what is held here decides
+        self._apply(kind, DELETE, self._delete, obj)
+
+    def on_synced(self, kind: str) -> None:
+        self._synced.add(kind)
+
+    def on_malformed(self, kind: str, error: MalformedObjectError) -> None:
+        self._state.metrics.malformed_object(kind)
+        _log.warning(
+            "object left out: it cannot be read", kind=kind, name=error.name, field=error.field, problem=error.problem
+        )
+
+    def _apply(self, kind: str, action: str, handle: Callable[..., None], *objects: Any) -> None:
+        started = self._state.clock()
+        try:
+            handle(kind, *objects)
+        except CacheError as error:
+            self._contradiction(kind, action, error)
+        self._state.metrics.event_handled(kind + action, self._state.clock() - started)
+
+    def _contradiction(self, kind: str, action: str, error: CacheError) -> None:
+        self._state.metrics.cache_error(error.kind)
+        _log.error(
+            "cache and cluster contradict each other: reading everything afresh",
+            kind=kind,
+            action=action,
+            error=str(error),
+        )
+        self._request_rebuild(f"cache error: {error.kind}")
+
+    def _add(self, kind: str, obj: Any) -> None:
+        if kind == POD:
+            self._pods.add(obj)
+        elif kind == NODE:
+            self._add_node(obj)
+        else:
+            self._objects.add(kind, obj)
+            self._state.queue.move(cluster_event(kind, ADD), None, obj)
+
+    def _update(self, kind: str, old: Any, new: Any) -> None:
+        if kind == POD:
+            self._pods.update(new)
+        elif kind == NODE:
+            self._add_node(new)
+        else:
+            self._objects.update(kind, new)
+            self._state.queue.move(cluster_event(kind, UPDATE), old, new)
+
+    def _delete(self, kind: str, obj: Any) -> None:
+        if kind == POD:
+            self._pods.delete(obj)
+        elif kind == NODE:
+            self._delete_node(obj)
+        else:
+            self._objects.remove(kind, obj)
+            self._state.queue.move(cluster_event(kind, DELETE), obj, None)
+
+    def _add_node(self, node: Node) -> None:
+        held = self._nodes.get(node.name)
+        if held is not None and held.uid != node.uid:
+            self._delete_node(held)
+            held = None
+        self._nodes[node.name] = node
+        if held is None:
+            self._state.cache.add_node(node)
+            self._state.queue.move(NODE_ADD, None, node)
+            return
+        self._state.cache.update_node(held, node)
+        for event in node_update_events(held, node):
+            self._state.queue.move(event, held, node)
+
+    def _delete_node(self, node: Node) -> None:
+        """The queue first: hints that look at the node still find it."""
+        held = self._nodes.get(node.name)
+        if held is None or held.uid != node.uid:
+            return
+        self._state.queue.move(NODE_DELETE, held, None)
+        del self._nodes[node.name]
+        self._state.cache.remove_node(held)
+
+    def on_rebuild(self, objects: Mapping[str, Sequence[KubernetesObject]]) -> None:
+        """Replace all that is held by what was read afresh; pods that are being bound stay assumed."""
+        pods = [pod for pod in cast("Sequence[Pod]", objects.get(POD, ())) if not pod.finished]
+        nodes = cast("Sequence[Node]", objects.get(NODE, ()))
+        unbound = {pod.uid for pod in pods if not pod.node_name and not pod.terminating}
+        self._state.cache.reset(keep_assumed=unbound)
+        self._nodes = {node.name: node for node in nodes}
+        for node in nodes:
+            self._state.cache.add_node(node)
+        for kind in objects.keys() - {POD, NODE}:
+            self._objects.replace(kind, cast("Sequence[ClusterObject]", objects[kind]))
+        self._pods.replace(pods)
+        self._synced |= objects.keys()
+        self._state.queue.move(_REBUILT)
+        self._state.metrics.rebuilt()

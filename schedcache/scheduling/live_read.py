@@ -1,0 +1,64 @@
+"""Asking the API server itself about one pod: where the outcome of a bind is unknown, and before an assumption is dropped."""
+
+from enum import StrEnum
+
+import structlog
+
+from schedcache.model import Pod
+from schedcache.ports import ApiError, Binder
+from schedcache.scheduling.pod_events import PodEvents
+from schedcache.scheduling.state import SchedulingState
+
+_log = structlog.get_logger(__name__)
+
+
+class Truth(StrEnum):
+    """What the API server says of a pod that is assumed on a node; the values are label values of a metric."""
+
+    BOUND = "bound"
+    """On that node."""
+    ELSEWHERE = "elsewhere"
+    UNBOUND = "unbound"
+    DELETING = "deleting"
+    """Without a node, and never to have one: a pod that is being deleted cannot be bound."""
+    GONE = "gone"
+    """No pod has the name, or another one has."""
+    NO_ANSWER = "no_answer"
+
+
+class LiveReader:
+    """Reads pods past every cache and tells what it saw as if the watch had brought it."""
+
+    def __init__(self, state: SchedulingState, binder: Binder, pods: PodEvents) -> None:
+        self._state = state
+        self._binder = binder
+        self._pods = pods
+
+    async def look(self, assumed: Pod) -> Truth:
+        """Read an assumed pod. Except after UNBOUND and NO_ANSWER the cache is settled: confirmed, or free of it."""
+        try:
+            live = await self._binder.get_pod(assumed.namespace, assumed.name)
+        except ApiError as error:
+            _log.warning("no answer about a pod whose node is uncertain", pod=assumed.full_name, error=str(error))
+            self._state.metrics.bind_doubt(Truth.NO_ANSWER)
+            return Truth.NO_ANSWER
+        truth = judge(assumed, live)
+        self._state.metrics.bind_doubt(truth)
+        if truth is Truth.GONE:
+            self._pods.delete(self._state.pods.held(assumed) or assumed)
+        elif live is not None:
+            self._pods.update(live)
+        return truth
+
+    def is_settled(self, assumed: Pod) -> bool:
+        """Whether the watch has answered meanwhile: nothing hangs on the assumption any more."""
+        return not self._state.cache.is_assumed_pod(assumed)
+
+
+def judge(assumed: Pod, live: Pod | None) -> Truth:
+    """What the object read means for the assumption."""
+    if live is None or live.uid != assumed.uid or live.finished:
+        return Truth.GONE
+    if live.node_name:
+        return Truth.BOUND if live.node_name == assumed.node_name else Truth.ELSEWHERE
+    return Truth.DELETING if live.terminating else Truth.UNBOUND

@@ -1,0 +1,185 @@
+"""Pod events, routed to cache and queue in kube-scheduler's order (eventhandlers.go, 1.37)."""
+
+from collections.abc import Callable, Sequence
+
+from schedcache.cache import CacheError
+from schedcache.model import Pod
+from schedcache.queue.events import ASSIGNED_POD_ADD, pod_update_events
+from schedcache.scheduling.state import SchedulingState, at_most_priority_of
+
+
+def is_older(pod: Pod, than: Pod) -> bool:
+    """Whether `pod` is a state of the past. Versions that are no numbers cannot be compared: the later to come wins."""
+    a, b = pod.resource_version, than.resource_version
+    return a.isdigit() and b.isdigit() and int(a) < int(b)
+
+
+class PodEvents:
+    """Takes what happened to pods. Cache first, queue second, so that a pod that is woken finds the change made.
+
+    Objects read live are told here too, so one place decides what a pod's state means. What is compared is the new object
+    with the one held here, not with the old one in the event: only that is the truth about what has been done.
+    """
+
+    def __init__(
+        self,
+        state: SchedulingState,
+        *,
+        reject_waiting: Callable[[str, str], bool],
+        abandon: Callable[[str], bool],
+    ) -> None:
+        """`reject_waiting(uid, why)` ends a pod's wait on Permit; False if it does not wait.
+
+        `abandon(uid)` keeps a running binding cycle from binding; False if there is none.
+        """
+        self._state = state
+        self._reject_waiting = reject_waiting
+        self._abandon = abandon
+
+    def add(self, pod: Pod) -> None:
+        """A pod that is new, or that the source believes to be."""
+        held = self._state.pods.get(pod.shape.namespace, pod.name)
+        if held is not None:
+            if held.uid == pod.uid:
+                self._changed(held, pod)
+                return
+            # Its predecessor's deletion was missed (kubernetes/kubernetes#85726).
+            self.delete(held)
+        if pod.finished:
+            return
+        self._state.pods.put(pod)
+        if pod.node_name:
+            self._add_assigned(pod)
+        elif self._state.is_ours(pod):
+            self._state.queue.add(pod)
+
+    def update(self, new: Pod) -> None:
+        """A pod in another version."""
+        held = self._state.pods.held(new)
+        if held is None:
+            self.add(new)
+        else:
+            self._changed(held, new)
+
+    def delete(self, pod: Pod) -> None:
+        """A pod that is gone, in the last state known: after a gap that may lack its node."""
+        state = self._state
+        state.status_writer.forget(pod.uid)
+        if state.pods.held(pod) is not None:
+            # Only then: the queue goes by names, and this one may be a successor's by now.
+            state.pods.discard(pod)
+            state.queue.delete(pod)
+        cached = state.cached(pod)
+        if cached is None:
+            if pod.nominated_node_name and state.is_ours(pod):
+                state.room_freed(pod, at_most_priority_of(pod))
+        elif state.cache.is_assumed_pod(cached):
+            self._assumed_pod_deleted(cached)
+        else:
+            state.cache.remove_pod(pod)
+            state.room_freed(cached)
+
+    def replace(self, pods: Sequence[Pod]) -> None:
+        """All pods, read afresh, against a cache that holds no pod but those being bound that still have no node."""
+        state = self._state
+        present = {pod.uid for pod in pods}
+        for pod in [pod for pod in state.pods.values() if pod.uid not in present]:
+            self._reject_waiting(pod.uid, "the pod is gone")
+            state.status_writer.forget(pod.uid)
+            state.pods.discard(pod)
+            state.queue.delete(pod)
+        for pod in pods:
+            held = state.pods.held(pod)
+            state.pods.put(pod)
+            if pod.node_name:
+                state.cache.add_pod(pod)
+                if held is not None and not held.node_name:
+                    self._reject_waiting(pod.uid, "the pod was bound by another component")
+                    state.queue.delete(held)
+            elif state.is_ours(pod) and state.cached(pod) is None:
+                state.queue.update(held or pod, pod)
+
+    def _changed(self, held: Pod, new: Pod) -> None:
+        # The same state again must not queue the pod again (kubernetes/kubernetes#96071), and a state of the past is what
+        # a lagging API server tells, or the watch after a live read.
+        if new.resource_version == held.resource_version or is_older(new, held):
+            return
+        if new.finished:
+            self.delete(new)
+            return
+        self._state.pods.put(new)
+        if held.node_name:
+            self._update_assigned(held, new)
+        elif new.node_name:
+            self._bound(held, new)
+        else:
+            self._update_unassigned(held, new)
+
+    def _add_assigned(self, pod: Pod) -> None:
+        cache = self._state.cache
+        try:
+            cache.add_pod(pod)
+        except CacheError as error:
+            if error.kind != "already_added":
+                raise
+            cache.update_pod(cache.get_pod(pod), pod)
+        self._state.queue.move(ASSIGNED_POD_ADD, None, pod)
+
+    def _update_assigned(self, held: Pod, new: Pod) -> None:
+        state = self._state
+        state.cache.update_pod(held, new)
+        for event in pod_update_events(held, new):
+            state.queue.move(event, held, new)
+
+    def _bound(self, held: Pod, new: Pod) -> None:
+        """The pod got its node: usually from us, and this confirms it; or from somebody else, wherever we have it."""
+        state = self._state
+        assumed = state.cached(new)
+        self._add_assigned(new)
+        if not state.is_ours(held):
+            return
+        state.queue.delete(held)
+        state.status_writer.forget(new.uid)
+        if assumed is not None and assumed.node_name != new.node_name:
+            self._reject_waiting(new.uid, "the pod was bound by another component")
+            state.room_freed(assumed)
+        elif held.nominated_node_name not in ("", new.node_name):
+            # Nobody else tells the pods that made way for it (kubernetes/kubernetes#134859).
+            state.room_freed(held, at_most_priority_of(held))
+
+    def _update_unassigned(self, held: Pod, new: Pod) -> None:
+        state = self._state
+        was_ours, is_ours = state.is_ours(held), state.is_ours(new)
+        if not was_ours and not is_ours:
+            return
+        cached = state.cached(new)
+        if cached is not None:
+            if state.cache.is_assumed_pod(cached):
+                self._update_assumed(held, new, cached, is_ours=is_ours)
+        elif not was_ours:
+            state.queue.add(new)
+        elif not is_ours:
+            state.queue.delete(held)
+        else:
+            state.queue.update(held, new)
+            if held.nominated_node_name not in ("", new.nominated_node_name):
+                state.room_freed(held, at_most_priority_of(held))
+
+    def _update_assumed(self, held: Pod, new: Pod, cached: Pod, *, is_ours: bool) -> None:
+        if new.terminating and not held.terminating:
+            self._assumed_pod_deleted(cached)
+        elif not is_ours:
+            self._abandon(new.uid)
+        elif new.requests is not held.requests:
+            # A pod that grew must count in full at once: the decision was made on the smaller one
+            # (kubernetes/kubernetes#126891).
+            self._state.cache.forget_pod(cached)
+            self._state.cache.assume_pod(new.with_node(cached.node_name))
+            if not self._abandon(new.uid):
+                self._state.cache.finish_binding(new)
+
+    def _assumed_pod_deleted(self, assumed: Pod) -> None:
+        """Free the node at once (kubernetes/kubernetes#134217); a bind on its way fails by itself, and owes nothing any more."""
+        if not self._reject_waiting(assumed.uid, "the pod was deleted"):
+            self._state.forget(assumed)
+        self._state.room_freed(assumed)

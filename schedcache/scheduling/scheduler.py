@@ -1,0 +1,125 @@
+"""The scheduler: its parts put together, and the loop that runs them."""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from schedcache.cache import ClusterObjects, SchedulerCache
+from schedcache.framework import Framework, WaitingPod
+from schedcache.ports import Binder, EventRecorder, Metrics, StatusWriter
+from schedcache.queue import QueuedPodInfo, SchedulingQueue
+from schedcache.scheduling.binding_cycle import MAX_BINDING, BindingCycles, Sleep
+from schedcache.scheduling.event_handlers import EventHandlers
+from schedcache.scheduling.expiry import AssumedPodExpiry
+from schedcache.scheduling.failure import FailureHandler
+from schedcache.scheduling.live_read import LiveReader
+from schedcache.scheduling.pod_events import PodEvents
+from schedcache.scheduling.pod_store import PodStore
+from schedcache.scheduling.schedule_one import SchedulingCycle
+from schedcache.scheduling.state import SchedulingState
+
+HOUSEKEEPING_SECONDS = 1.0
+UNSCHEDULABLE_FLUSH_SECONDS = 30.0
+# Cycles are short, and a turn of the event loop has a price of its own: some share one.
+_SLICE_SECONDS = 0.002
+_log = structlog.get_logger(__name__)
+
+
+class Scheduler:
+    """Cache, queue, profiles and the loop. An event source feeds `handlers`; `run` schedules until cancelled.
+
+    Without `frameworks` it only observes: it follows the cluster, and neither queues nor writes anything.
+    """
+
+    def __init__(  # noqa: PLR0913  the one place where the outside world comes in, all by keyword
+        self,
+        *,
+        cache: SchedulerCache,
+        queue: SchedulingQueue,
+        pods: PodStore,
+        objects: ClusterObjects,
+        frameworks: Mapping[str, Framework],
+        binder: Binder,
+        status_writer: StatusWriter,
+        recorder: EventRecorder,
+        metrics: Metrics,
+        clock: Callable[[], float],
+        sleep: Sleep,
+        rng: random.Random,
+        request_rebuild: Callable[[str], None],
+        max_binding: int = MAX_BINDING,
+    ) -> None:
+        """`frameworks` by scheduler name. `clock` in seconds, monotonic; `sleep` waits on it.
+
+        `request_rebuild(why)` has the event source read everything afresh.
+        """
+        self.frameworks = frameworks
+        self.state = SchedulingState(cache, queue, pods, frozenset(frameworks), status_writer, metrics, clock)
+        self._sleep = sleep
+        pod_events = PodEvents(self.state, reject_waiting=self._reject_waiting, abandon=self._abandon)
+        self.handlers = EventHandlers(self.state, pod_events, objects, request_rebuild=request_rebuild)
+        reader = LiveReader(self.state, binder, pod_events)
+        failures = FailureHandler(self.state, recorder)
+        self._cycle = SchedulingCycle(self.state, frameworks, failures, rng)
+        self.bindings = BindingCycles(self.state, failures, recorder, reader, sleep=sleep, max_binding=max_binding)
+        self._expiry = AssumedPodExpiry(self.state, reader)
+        self.last_housekeeping: float | None = None
+        """When housekeeping last began, on the clock: a loop that lives has done so a moment ago."""
+
+    async def run(self) -> None:
+        """Schedule until cancelled. Raises whatever ends one of its tasks: a scheduler without its loop must not live on."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._schedule())
+            tasks.create_task(self._keep_house())
+            tasks.create_task(self._expire())
+
+    async def drain(self, seconds: float) -> None:
+        """After `run`: let the bindings under way end; those that have no outcome in time are forgotten."""
+        for waiting in self._waiting():
+            waiting.reject("", "the scheduler is shutting down")
+        await self.bindings.drain(seconds)
+
+    async def _schedule(self) -> None:
+        queue, clock, bindings = self.state.queue, self.state.clock, self.bindings
+        while True:
+            if not bindings.has_room():
+                await bindings.room()
+            info: QueuedPodInfo | None = await queue.pop()
+            until = clock() + _SLICE_SECONDS
+            while info is not None:
+                decision = self._cycle.run(info)
+                if decision is not None:
+                    bindings.start(decision)
+                if clock() >= until or not bindings.has_room():
+                    break
+                info = queue.pop_nowait()
+            await asyncio.sleep(0)
+
+    async def _keep_house(self) -> None:
+        queue = self.state.queue
+        flush_unschedulable_at = self.state.clock()
+        while True:
+            now = self.last_housekeeping = self.state.clock()
+            queue.flush_backoff_completed()
+            if now >= flush_unschedulable_at:
+                queue.flush_unschedulable_leftover()
+                flush_unschedulable_at = now + UNSCHEDULABLE_FLUSH_SECONDS
+            await self._sleep(HOUSEKEEPING_SECONDS)
+
+    async def _expire(self) -> None:
+        """Apart from the rest of the housekeeping: an API server that does not answer must not hold up the backoff."""
+        while True:
+            await self._expiry.run_once()
+            await self._sleep(HOUSEKEEPING_SECONDS)
+
+    def _abandon(self, uid: str) -> bool:
+        return self.bindings.abandon(uid)
+
+    def _reject_waiting(self, uid: str, why: str) -> bool:
+        found = (framework.waiting_pods.get(uid) for framework in self.frameworks.values())
+        return any(waiting.reject("", why) for waiting in found if waiting is not None)
+
+    def _waiting(self) -> list[WaitingPod]:
+        return [waiting for framework in self.frameworks.values() for waiting in framework.waiting_pods]

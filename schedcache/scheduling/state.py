@@ -1,0 +1,62 @@
+"""What the handlers and cycles of one scheduler share."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from schedcache.cache import CacheError, SchedulerCache
+from schedcache.model import Pod
+from schedcache.ports import Metrics, StatusWriter
+from schedcache.queue import SchedulingQueue
+from schedcache.queue.events import ASSIGNED_POD_DELETE
+from schedcache.scheduling.pod_store import PodStore
+
+PreCheck = Callable[[Pod], bool]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SchedulingState:
+    """Cache, queue and the pods as last told; all are changed in one thread, synchronously.
+
+    `scheduler_names`: the profiles' names, whose pods are ours. An empty collection observes only: no pod is queued.
+    """
+
+    cache: SchedulerCache
+    queue: SchedulingQueue
+    pods: PodStore
+    scheduler_names: Collection[str]
+    status_writer: StatusWriter
+    metrics: Metrics
+    clock: Callable[[], float]
+
+    def is_ours(self, pod: Pod) -> bool:
+        """Whether one of our profiles is to schedule the pod."""
+        return pod.shape.spec.scheduler_name in self.scheduler_names
+
+    def cached(self, pod: Pod) -> Pod | None:
+        """The pod as the cache counts it, assumed or confirmed; None if it is not counted."""
+        try:
+            return self.cache.get_pod(pod)
+        except CacheError as error:
+            if error.kind != "not_found":
+                raise
+            return None
+
+    def forget(self, assumed: Pod) -> bool:
+        """Give an assumed pod's room back; False if it is confirmed, gone, or counted elsewhere meanwhile: nothing is owed then."""
+        try:
+            self.cache.forget_pod(assumed)
+        except CacheError as error:
+            if error.kind not in ("not_found", "not_assumed", "wrong_node"):
+                raise
+            return False
+        return True
+
+    def room_freed(self, pod: Pod, pre_check: PreCheck | None = None) -> None:
+        """Tell the queue that a pod has left its node, whether it ever ran there or was only assumed or nominated."""
+        self.queue.move(ASSIGNED_POD_DELETE, pod, None, pre_check)
+
+
+def at_most_priority_of(pod: Pod) -> PreCheck:
+    """Selects the pods that counted the nominated pod as running: those of its priority or lower."""
+    priority = pod.priority
+    return lambda other: other.priority <= priority
