@@ -57,13 +57,3 @@ def test_the_wheel_carries_the_command_and_the_licence(wheel):
 
 def test_the_installed_version_is_the_package_s_own():
     assert importlib.metadata.version("schedcache") == schedcache.__version__
-
-
-def test_command_and_module_are_the_same():
-    command = pathlib.Path(sys.executable).with_name("schedcache")
-    by_command, by_module = (
-        subprocess.run([*start, "run", "--help"], capture_output=True, text=True, check=True).stdout
-        for start in ([command], [sys.executable, "-m", "schedcache"])
-    )
-    assert by_command == by_module
-    assert "--scheduler-name" in by_command
