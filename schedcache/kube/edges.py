@@ -1,0 +1,106 @@
+"""The ways in which a list or a watch can end, and what follows from each: the edges of the reflector's state machine."""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import NamedTuple
+
+import aiohttp
+
+from schedcache.kube.decoder import BrokenStreamError, StatusError
+from schedcache.kube.transport import ThrottledError
+from schedcache.ports import ApiError
+
+
+class Ending(Enum):
+    """Why a watch ended, or why a list could not be read; the value is its name in counters."""
+
+    CLOSED = "closed"
+    """The server ended the stream in order: its time was up, or we read too slowly."""
+    IDLE_CLOSED = "closed at once"
+    """As CLOSED, within a second and without an event, for the third time in a row."""
+    EXPIRED = "expired"
+    """410: the server has forgotten the resourceVersion that we would go on from."""
+    INVALID_VERSION = "invalid version"
+    """The server does not know the resourceVersion yet, or not as such: it was restored from a backup."""
+    THROTTLED = "throttled"
+    UNAUTHORIZED = "unauthorized"
+    FORBIDDEN = "forbidden"
+    SERVER_ERROR = "server error"
+    CONNECTION = "connection"
+    """Refused, reset or cut."""
+    SILENT = "silent"
+    """Not a byte for longer than bookmarks are apart: the connection is dead without knowing it."""
+    BROKEN = "broken"
+    """Bytes that are no watch event."""
+
+
+class Pause(Enum):
+    """What to wait for before going on."""
+
+    NONE = "none"
+    BACKOFF = "backoff"
+    RETRY_AFTER = "retry after"
+    """What the server asked for, else as BACKOFF."""
+
+
+class Edge(NamedTuple):
+    """What follows: list again or resume the watch from the last resourceVersion, and when."""
+
+    relist: bool
+    pause: Pause
+
+
+EDGES: Mapping[Ending, Edge] = {
+    Ending.CLOSED: Edge(relist=False, pause=Pause.NONE),
+    Ending.IDLE_CLOSED: Edge(relist=False, pause=Pause.BACKOFF),
+    Ending.EXPIRED: Edge(relist=True, pause=Pause.NONE),
+    Ending.INVALID_VERSION: Edge(relist=True, pause=Pause.BACKOFF),
+    Ending.THROTTLED: Edge(relist=False, pause=Pause.RETRY_AFTER),
+    Ending.UNAUTHORIZED: Edge(relist=False, pause=Pause.BACKOFF),
+    Ending.FORBIDDEN: Edge(relist=False, pause=Pause.BACKOFF),
+    Ending.SERVER_ERROR: Edge(relist=False, pause=Pause.BACKOFF),
+    Ending.CONNECTION: Edge(relist=False, pause=Pause.BACKOFF),
+    Ending.SILENT: Edge(relist=False, pause=Pause.NONE),
+    Ending.BROKEN: Edge(relist=False, pause=Pause.BACKOFF),
+}
+"""For a watch. A list that fails is started again after the same pause."""
+
+RELIST_AFTER_BROKEN = 3
+"""A stream that breaks this often in a row without an event in between breaks at the same event: list instead."""
+IDLE_CLOSES = 3
+IDLE_SECONDS = 1.0
+_TOO_LARGE = "Too large resource version"
+
+FAILURES = (ApiError, StatusError, BrokenStreamError, aiohttp.ClientError, TimeoutError, OSError)
+"""What `ending_of` knows; anything else is a fault in this program."""
+
+
+def ending_of(error: BaseException) -> Ending:
+    """The ending that an exception of `FAILURES` stands for."""
+    match error:
+        case ThrottledError():
+            return Ending.THROTTLED
+        case ApiError(status=code, reason=reason) | StatusError(code=code, reason=reason):
+            return _ending_of_status(code, reason, str(error))
+        case BrokenStreamError():
+            return Ending.BROKEN
+        case TimeoutError() if not isinstance(error, aiohttp.ConnectionTimeoutError):
+            return Ending.SILENT
+        case _:
+            return Ending.CONNECTION
+
+
+def retry_after_of(error: BaseException | None) -> float | None:
+    """Seconds that the server asked to wait, None if it did not."""
+    return error.retry_after if isinstance(error, ThrottledError | StatusError) else None
+
+
+def _ending_of_status(code: int, reason: str, text: str) -> Ending:
+    if code == 410 or reason in ("Expired", "Gone"):
+        return Ending.EXPIRED
+    if code == 400 or _TOO_LARGE in text:
+        return Ending.INVALID_VERSION
+    if code == 0:
+        return Ending.CONNECTION if reason == "Unreachable" else Ending.SERVER_ERROR
+    known = {401: Ending.UNAUTHORIZED, 403: Ending.FORBIDDEN, 429: Ending.THROTTLED}
+    return known.get(code, Ending.SERVER_ERROR)

@@ -1,0 +1,238 @@
+"""The state machine that keeps one kind in step with the API server."""
+
+import random
+from collections.abc import Awaitable, Callable
+from enum import Enum
+
+import structlog
+
+from schedcache.kube.decoder import LineSplitter, decode_event, identify
+from schedcache.kube.edges import (
+    EDGES,
+    FAILURES,
+    IDLE_CLOSES,
+    IDLE_SECONDS,
+    RELIST_AFTER_BROKEN,
+    Edge,
+    Ending,
+    Pause,
+    ending_of,
+    retry_after_of,
+)
+from schedcache.kube.lister import Lister
+from schedcache.kube.pacing import Backoff, TimeSlice
+from schedcache.kube.store import Listing, ObjectStore
+from schedcache.kube.transport import RETRY_AFTER_LIMIT, Transport
+from schedcache.model import MalformedObjectError
+
+log = structlog.get_logger()
+
+
+class State(Enum):
+    """Where a kind is; docs/watch.md draws the machine."""
+
+    EMPTY = "Empty"
+    LISTING = "Listing"
+    LISTED = "Listed"
+    WATCHING = "Watching"
+    WAITING = "Waiting"
+    """Between a failure and the next try."""
+
+
+class KindWatch:
+    """Lists a kind, then watches it, for ever; every answer of the server has its edge.
+
+    Args:
+        transport: the way to the server.
+        store: told of every change.
+        clock: seconds, monotonic.
+        sleep: waits that many seconds.
+        rng: jitter of pauses and of the time after which a watch is renewed.
+        inactivity_timeout: seconds of silence after which a watch is given up; bookmarks come every minute.
+        backoff: pauses after failures.
+
+    Attributes:
+        state: of the machine.
+        version: resourceVersion up to which everything has been delivered; opaque, "" before the first list.
+        synced: the first complete list has been delivered.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        store: ObjectStore,
+        *,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[object]],
+        rng: random.Random,
+        inactivity_timeout: float,
+        backoff: Backoff,
+    ) -> None:
+        self.store = store
+        self.state = State.EMPTY
+        self.version = ""
+        self.synced = False
+        self.lister = Lister(transport, store, clock)
+        self._transport = transport
+        self._clock = clock
+        self._sleep = sleep
+        self._rng = rng
+        self._inactivity_timeout = inactivity_timeout
+        self._backoff = backoff
+        self._relist_reason = ""
+        # Endings in a row without an event between them.
+        self._fruitless = 0
+        self._told_forbidden = False
+
+    async def run(self) -> None:
+        """Never returns. Raises SinkError."""
+        while True:
+            if not self.version:
+                await self._deliver(await self.list())
+            error = await self._watch()
+            await self._follow(error)
+
+    def start_over(self, reason: str) -> None:
+        """List again before the next watch; for when the kind's task does not run."""
+        self.version = ""
+        self._relist_reason = reason
+        self.state = State.EMPTY
+
+    def delivered(self, listing: Listing) -> None:
+        """All of the list has reached the sink: watch from its version on. Raises SinkError."""
+        self.version = listing.resource_version
+        self.state = State.LISTED
+        if not self.synced:
+            self.synced = True
+            self.store.synced()
+
+    async def list(self, *, afresh: bool = False) -> Listing:
+        """The whole list, tried until it succeeds."""
+        if self._relist_reason:
+            self.store.stats.relists[self._relist_reason] += 1
+            self._relist_reason = ""
+        while True:
+            self.state = State.LISTING
+            try:
+                listing = await self.lister.read(afresh=afresh)
+            except FAILURES as error:
+                ending = ending_of(error)
+                self.store.stats.list_failures[ending.value] += 1
+                self._report(ending, error, "list")
+                wait = Pause.RETRY_AFTER if EDGES[ending].pause is Pause.RETRY_AFTER else Pause.BACKOFF
+                await self._wait(wait, error)
+            else:
+                self._told_forbidden = False
+                return listing
+
+    async def _deliver(self, listing: Listing) -> None:
+        time_slice = TimeSlice(self._clock)
+        for _ in self.store.replace(listing):
+            if time_slice.over():
+                await time_slice.rest()
+        self.delivered(listing)
+
+    async def _watch(self) -> BaseException | None:
+        """Apply events until the stream ends; the error that ended it, None for an orderly end."""
+        self.state = State.WATCHING
+        stats = self.store.stats
+        splitter = LineSplitter()
+        started, events_before = self._clock(), stats.watch_events.total()
+        try:
+            async with self._transport.stream(self.store.kind.path, self._query(), self._inactivity_timeout) as body:
+                self._told_forbidden = False
+                time_slice = TimeSlice(self._clock)
+                async for chunk in body.iter_any():
+                    stats.last_heard = self._clock()
+                    for line in splitter.feed(chunk):
+                        self._apply(line)
+                        if time_slice.over():
+                            await time_slice.rest()
+            error = None
+        except FAILURES as failure:
+            error = failure
+        fruitful = stats.watch_events.total() > events_before
+        # An orderly end after a while is no sign of trouble, even if nothing happened.
+        fine = fruitful or (error is None and self._clock() - started > IDLE_SECONDS)
+        self._fruitless = 0 if fine else self._fruitless + 1
+        return error
+
+    def _query(self) -> dict[str, str]:
+        kind = self.store.kind
+        query = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self.version,
+            # Spread over time, so that not all watches of all clients are renewed at once.
+            "timeoutSeconds": str(self._rng.randint(300, 600)),
+        }
+        if kind.field_selector:
+            query["fieldSelector"] = kind.field_selector
+        return query
+
+    def _apply(self, line: bytes) -> None:
+        """Apply one event. Raises BrokenStreamError, StatusError or SinkError."""
+        kind, raw = decode_event(line)
+        stats = self.store.stats
+        if kind in ("ADDED", "MODIFIED"):
+            try:
+                obj = self.store.read(raw)
+            except MalformedObjectError as error:
+                identity = identify(raw)
+                version = identity.resource_version
+                self.store.malformed(identity, error)
+            else:
+                version = obj.resource_version
+                self.store.upsert(obj)
+        else:
+            identity = identify(raw)
+            version = identity.resource_version
+            if kind == "DELETED":
+                self.store.delete(identity.uid, missed=False)
+        stats.watch_events[kind] += 1
+        stats.last_event = self._clock()
+        self.version = version or self.version
+
+    async def _follow(self, error: BaseException | None) -> None:
+        """Take the edge that an end of the watch leads to."""
+        ending = Ending.CLOSED if error is None else ending_of(error)
+        if ending is Ending.CLOSED and self._fruitless >= IDLE_CLOSES:
+            ending = Ending.IDLE_CLOSED
+        self.store.stats.watch_restarts[ending.value] += 1
+        relist, pause = self._edge(ending)
+        if relist:
+            self.start_over(ending.value)
+        if error is not None:
+            self._report(ending, error, "watch")
+        await self._wait(pause, error)
+
+    def _edge(self, ending: Ending) -> Edge:
+        relist, pause = EDGES[ending]
+        if ending is Ending.BROKEN and self._fruitless >= RELIST_AFTER_BROKEN:
+            relist = True
+        if ending is Ending.EXPIRED and self._fruitless > 1:
+            # Even the list's own version had expired: listing without end would only make the server slower.
+            pause = Pause.BACKOFF
+        return Edge(relist, pause)
+
+    async def _wait(self, pause: Pause, error: BaseException | None) -> None:
+        if pause is Pause.NONE:
+            return
+        self.state = State.WAITING
+        seconds = self._backoff.pause()
+        asked = retry_after_of(error) if pause is Pause.RETRY_AFTER else None
+        if asked is not None:
+            # Never sooner than asked, and not all clients at the same moment.
+            seconds = min(asked, RETRY_AFTER_LIMIT) * self._rng.uniform(1.0, 1.2)
+        await self._sleep(seconds)
+
+    def _report(self, ending: Ending, error: BaseException, verb: str) -> None:
+        about = {"resource": self.store.kind.plural, "verb": verb, "ending": ending.value, "error": str(error)}
+        if ending is Ending.FORBIDDEN:
+            if not self._told_forbidden:
+                self._told_forbidden = True
+                log.error("not allowed; the verbs list and watch are needed, trying on", **about)
+        elif ending in (Ending.EXPIRED, Ending.SILENT):
+            log.info("the server's answer is followed", **about)
+        else:
+            log.warning("the server's answer is followed", **about)

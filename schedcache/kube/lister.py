@@ -1,0 +1,67 @@
+"""Reading all objects of a kind, page by page."""
+
+from collections.abc import Callable
+
+from schedcache.kube.decoder import decode_page
+from schedcache.kube.pacing import TimeSlice
+from schedcache.kube.store import Listing, ObjectStore
+from schedcache.kube.transport import Transport
+from schedcache.ports import ApiError
+
+PAGE_LIMIT = 500
+PAGE_SECONDS = 60.0
+"""For one page; a list that has to come in one piece may be large."""
+
+
+class Lister:
+    """Lists one kind with quorum reads, so that no list is older than what was seen before.
+
+    Attributes:
+        page: number of the page that is being read, 0 between lists.
+    """
+
+    def __init__(self, transport: Transport, store: ObjectStore, clock: Callable[[], float]) -> None:
+        self._transport = transport
+        self._store = store
+        self._clock = clock
+        self.page = 0
+
+    async def read(self, *, afresh: bool = False) -> Listing:
+        """The whole list; unless `afresh`, what is held in the same resourceVersion is not decoded again.
+
+        Raises ApiError, ThrottledError or BrokenStreamError; nothing of what was read until then is used.
+        """
+        try:
+            return await self._read({"limit": str(PAGE_LIMIT)}, afresh=afresh)
+        except ApiError as error:
+            if error.status != 410 or self.page < 2:
+                raise
+        finally:
+            self.page = 0
+        # The pages' snapshot was compacted away between two pages: start again, in one piece that cannot expire.
+        self._store.stats.list_failures["page expired"] += 1
+        try:
+            return await self._read({}, afresh=afresh)
+        finally:
+            self.page = 0
+
+    async def _read(self, limit: dict[str, str], *, afresh: bool) -> Listing:
+        kind, stats = self._store.kind, self._store.stats
+        params = limit | ({"fieldSelector": kind.field_selector} if kind.field_selector else {})
+        listing = Listing()
+        time_slice = TimeSlice(self._clock)
+        self.page = 0
+        while True:
+            self.page += 1
+            page = decode_page(await self._transport.get(kind.path, params, timeout=PAGE_SECONDS))
+            stats.list_pages += 1
+            stats.last_heard = self._clock()
+            for raw in page.items:
+                self._store.read_into(listing, raw, afresh=afresh)
+                if time_slice.over():
+                    await time_slice.rest()
+            if not page.next:
+                stats.lists += 1
+                listing.resource_version = page.resource_version
+                return listing
+            params["continue"] = page.next

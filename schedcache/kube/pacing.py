@@ -1,0 +1,67 @@
+"""How long to work before others get their turn, and how long to wait after a failure."""
+
+import asyncio
+import random
+from collections.abc import Callable
+
+SLICE_SECONDS = 0.005
+"""Work on objects is cut into slices of about this length, so that the event loop is never blocked for long."""
+
+
+class TimeSlice:
+    """Tells when a piece of work has run long enough; use as `if slice.over(): await slice.rest()`."""
+
+    def __init__(self, clock: Callable[[], float], seconds: float = SLICE_SECONDS) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._end = clock() + seconds
+
+    def over(self) -> bool:
+        """Whether others should have their turn now."""
+        return self._clock() >= self._end
+
+    async def rest(self) -> None:
+        """Let everything else that is ready run once, then begin a new slice."""
+        await asyncio.sleep(0)
+        self._end = self._clock() + self._seconds
+
+
+class Backoff:
+    """Exponential pauses with jitter, from the start again after a healthy time. The constants are client-go's reflector's.
+
+    Args:
+        rng: source of jitter: each pause is stretched by a factor of 1 to 2.
+        clock: seconds, monotonic.
+        first: seconds of the first pause, before jitter.
+        limit: seconds of the longest one, before jitter.
+        reset_after: seconds without a failure after which the pauses start over.
+    """
+
+    def __init__(
+        self,
+        rng: random.Random,
+        clock: Callable[[], float],
+        first: float = 0.8,
+        limit: float = 30.0,
+        reset_after: float = 120.0,
+    ) -> None:
+        self._rng = rng
+        self._clock = clock
+        self._first = first
+        self._limit = limit
+        self._reset_after = reset_after
+        self._next = first
+        self._failed_at = float("-inf")
+
+    def pause(self) -> float:
+        """Seconds to wait after the failure that has just happened."""
+        now = self._clock()
+        if now - self._failed_at > self._reset_after:
+            self._next = self._first
+        base, self._next = self._next, min(self._limit, self._next * 2)
+        self._failed_at = now + base
+        return min(self._limit, base * self._rng.uniform(1.0, 2.0))
+
+    def reset(self) -> None:
+        """Start over: things work again."""
+        self._next = self._first

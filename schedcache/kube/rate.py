@@ -1,0 +1,48 @@
+"""How fast requests may go out: the token bucket behind kube-scheduler's clientConnection.qps and burst."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+
+class TokenBucket:
+    """Lets `qps` requests a second through, `burst` of them at once after a pause; first come, first served.
+
+    Args:
+        qps: requests a second; 0 or less means no limit.
+        burst: at least 1.
+        clock: seconds, monotonic.
+        sleep: waits that many seconds.
+    """
+
+    def __init__(
+        self,
+        qps: float,
+        burst: int,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        if qps > 0 and burst < 1:
+            raise ValueError(f"burst: expected at least 1 with a qps of {qps:g}, got {burst}")
+        self.qps = qps
+        self.burst = burst
+        self._clock = clock
+        self._sleep = sleep
+        self._tokens = float(burst)
+        self._filled_at = clock()
+
+    async def acquire(self) -> None:
+        """Take a token, waiting until it is there. A cancelled wait gives it back."""
+        if self.qps <= 0:
+            return
+        now = self._clock()
+        self._tokens = min(self.burst, self._tokens + (now - self._filled_at) * self.qps) - 1
+        self._filled_at = now
+        if self._tokens >= 0:
+            return
+        try:
+            # The token is taken in advance, so whoever comes next waits behind this one.
+            await self._sleep(-self._tokens / self.qps)
+        except asyncio.CancelledError:
+            self._tokens += 1
+            raise

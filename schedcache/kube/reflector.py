@@ -1,0 +1,169 @@
+"""The EventSource that lists and watches by itself: a state machine for each kind, and who minds them."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+import structlog
+
+from schedcache.kube.kind_watch import KindWatch, State
+from schedcache.kube.kinds import KINDS
+from schedcache.kube.pacing import Backoff
+from schedcache.kube.stats import KindStats, SourceStats
+from schedcache.kube.store import ObjectStore, SinkError
+from schedcache.kube.transport import Transport
+from schedcache.ports import EventSink
+
+INACTIVITY_SECONDS = 70.0
+"""The API server sends a bookmark every minute to each watch that asks for them."""
+
+log = structlog.get_logger()
+
+
+class Reflector:
+    """Keeps an EventSink in step with the API server; an EventSource.
+
+    Args:
+        transport: the way to the server.
+        sink: told of every change, from the event loop that runs `run`.
+        kinds: names from `KINDS`.
+        inactivity_timeout: seconds of silence after which a watch is taken for dead.
+        clock: seconds, monotonic.
+        sleep: waits that many seconds.
+        rng: for jitter.
+
+    Attributes:
+        stats: counters, by kind.
+
+    Raises:
+        ValueError: a kind that is not in `KINDS`.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        sink: EventSink,
+        kinds: Iterable[str] = ("Pod", "Node"),
+        *,
+        inactivity_timeout: float = INACTIVITY_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        rng: random.Random | None = None,
+    ) -> None:
+        names = tuple(dict.fromkeys(kinds))
+        if unknown := [name for name in names if name not in KINDS]:
+            raise ValueError(f"kinds: {', '.join(unknown)}: expected some of {', '.join(KINDS)}")
+        self._sink = sink
+        self._clock = clock
+        self._sleep = sleep
+        rng = rng or random.Random()
+        self._backoff = Backoff(rng, clock)
+        self._rebuild_wanted = asyncio.Event()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.stats = SourceStats(kinds={name: KindStats() for name in names})
+        self._watches = {
+            name: KindWatch(
+                transport,
+                ObjectStore(KINDS[name], sink, self.stats.kinds[name]),
+                clock=clock,
+                sleep=sleep,
+                rng=rng,
+                inactivity_timeout=inactivity_timeout,
+                backoff=Backoff(rng, clock),
+            )
+            for name in names
+        }
+
+    async def run(self) -> None:
+        """Feed the sink until cancelled. No answer of the server ends it."""
+        try:
+            while True:
+                if self._rebuild_wanted.is_set():
+                    await self._rebuild()
+                else:
+                    await self._watch_until_rebuild()
+        finally:
+            await self._stop_watches()
+
+    def has_synced(self) -> bool:
+        """Whether the first complete list of every kind has been delivered."""
+        return all(watch.synced for watch in self._watches.values())
+
+    def resource_versions(self) -> Mapping[str, str]:
+        """Kind -> the resourceVersion up to which its changes have been delivered, "" before the first list."""
+        return {name: watch.version for name, watch in self._watches.items()}
+
+    def states(self) -> Mapping[str, State]:
+        """Kind -> where its state machine is."""
+        return {name: watch.state for name, watch in self._watches.items()}
+
+    def ages(self) -> Mapping[str, float]:
+        """Kind -> seconds since the server was last heard on it, inf for never. Over 70 s something is wrong."""
+        return {name: self._clock() - stats.last_heard for name, stats in self.stats.kinds.items()}
+
+    def request_rebuild(self, reason: str) -> None:
+        """Read every kind afresh and call `on_rebuild`; soon, once for any number of requests."""
+        self.stats.rebuilds[reason] += 1
+        self._rebuild_wanted.set()
+
+    async def _watch_until_rebuild(self) -> None:
+        """Run the state machines until one of them needs more than itself."""
+        for name, watch in self._watches.items():
+            self._tasks[name] = asyncio.create_task(watch.run(), name=f"reflector {name}")
+        wanted = asyncio.create_task(self._rebuild_wanted.wait(), name="rebuild wanted")
+        try:
+            while not wanted.done():
+                done, _ = await asyncio.wait([wanted, *self._tasks.values()], return_when=asyncio.FIRST_COMPLETED)
+                for name in [name for name, task in self._tasks.items() if task in done]:
+                    await self._ended(name, self._tasks.pop(name))
+        finally:
+            wanted.cancel()
+            await self._stop_watches()
+
+    async def _ended(self, name: str, task: asyncio.Task[None]) -> None:
+        """A state machine never ends by itself: the sink has failed, or this program has a fault."""
+        error = task.exception()
+        watch, stats = self._watches[name], self.stats.kinds[name]
+        if isinstance(error, SinkError):
+            stats.sink_errors += 1
+            log.error("an event could not be applied", kind=name, error=str(error), exc_info=error)
+            self.request_rebuild("sink error")
+            return
+        stats.crashes += 1
+        log.error("a watch crashed, starting it again", kind=name, exc_info=error)
+        watch.start_over("crash")
+        self._tasks[name] = asyncio.create_task(self._restarted(watch), name=f"reflector {name}")
+
+    async def _restarted(self, watch: KindWatch) -> None:
+        await self._sleep(self._backoff.pause())
+        await watch.run()
+
+    async def _stop_watches(self) -> None:
+        tasks = list(self._tasks.values())
+        self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _rebuild(self) -> None:
+        """Lists of all kinds, then one call of the sink. The watches do not run meanwhile."""
+        watches = self._watches
+        log.warning("reading everything afresh", reasons=dict(self.stats.rebuilds))
+        for watch in watches.values():
+            watch.start_over("rebuild")
+        async with asyncio.TaskGroup() as group:
+            lists = {name: group.create_task(watch.list(afresh=True)) for name, watch in watches.items()}
+        self._rebuild_wanted.clear()
+        try:
+            for name, watch in watches.items():
+                watch.store.adopt(lists[name].result())
+            self._sink.on_rebuild({name: watch.store.objects() for name, watch in watches.items()})
+            for name, watch in watches.items():
+                watch.delivered(lists[name].result())
+        except Exception:
+            # Nothing is known of the sink now, and nothing but another rebuild can help.
+            log.exception("the rebuild failed")
+            self.request_rebuild("rebuild failed")
+            await self._sleep(self._backoff.pause())

@@ -1,0 +1,291 @@
+"""Requests to the API server over one aiohttp session, and what their answers mean."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+import msgspec
+import structlog
+from yarl import URL
+
+from schedcache import __version__
+from schedcache.kube.credentials import Access, CredentialError, Credentials
+from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
+
+USER_AGENT = f"schedcache/{__version__}"
+JSON = "application/json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+
+THROTTLED_TRIES = 6
+"""How often a request that is answered 429 is sent, the first time included."""
+RETRY_AFTER_LIMIT = 30.0
+"""Seconds; the longest pause that an answer's Retry-After can ask for."""
+REFRESH_SECONDS = 10.0
+"""How often the credentials are asked whether they are due for renewal."""
+RELOAD_SECONDS = 5.0
+"""The least time between two complete reloads of the credentials after answers of 401."""
+
+log = structlog.get_logger()
+
+
+class ThrottledError(ApiError):
+    """429: not done, and asked to come back after `retry_after` seconds (None: not said)."""
+
+    def __init__(self, message: str, *, reason: str, retry_after: float | None) -> None:
+        self.retry_after = retry_after
+        super().__init__(message, status=429, reason=reason)
+
+
+class _Status(msgspec.Struct):
+    message: str | None = None
+    reason: str | None = None
+
+
+_decode_status = msgspec.json.Decoder(_Status).decode
+
+
+class Transport:
+    """One HTTP session, opened with `async with`; for use within one event loop.
+
+    Args:
+        credentials: who we are; renewed in the background and after an answer of 401.
+        request_timeout: seconds for a whole request, from taking a connection to the last byte of the answer.
+        connect_timeout: seconds for opening a connection.
+        clock: seconds, monotonic.
+        sleep: waits that many seconds.
+        rng: for the jitter of retries.
+    """
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        request_timeout: float = 15.0,
+        connect_timeout: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.credentials = credentials
+        self._timeout = aiohttp.ClientTimeout(total=request_timeout, sock_connect=connect_timeout)
+        self._connect_timeout = connect_timeout
+        self._clock = clock
+        self._sleep = sleep
+        self._rng = rng or random.Random()
+        self._session: aiohttp.ClientSession | None = None
+        self._refresh_at = clock() + REFRESH_SECONDS
+        self._reloaded_at = float("-inf")
+        self._renewal: asyncio.Task[None] | None = None
+        self._adopt(credentials.access)
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            # Whoever sends bounds itself; a limit here would let a burst of binds starve the watches.
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=75),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=self._timeout,
+            # Inside a cluster the bytes are cheap and the time to compress them is not.
+            headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
+            await asyncio.wait([self._renewal])
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def get(
+        self,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        accept: str = JSON,
+        timeout: float | None = None,
+    ) -> bytes:
+        """The body of a GET, retried when throttled. Raises NotFoundError, or ApiError where there is no answer.
+
+        Args:
+            path: of an object or a collection.
+            params: the query.
+            accept: the media type wanted.
+            timeout: seconds for the request, if not the transport's.
+        """
+        limit = self._timeout
+        if timeout is not None:
+            limit = aiohttp.ClientTimeout(total=timeout, sock_connect=self._connect_timeout)
+        return await self._retry_throttled("GET", path, None, params, {"Accept": accept}, limit)
+
+    async def send(self, method: str, path: str, body: bytes, content_type: str = JSON) -> bytes:
+        """The body of the answer to a write, retried when throttled.
+
+        Raises NotFoundError, ConflictError, OutcomeUnknownError, or ApiError for a definite refusal.
+        """
+        return await self._retry_throttled(method, path, body, None, {"Content-Type": content_type}, self._timeout)
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, params: Mapping[str, str], inactivity_timeout: float
+    ) -> AsyncIterator[aiohttp.StreamReader]:
+        """The body of a GET, as it comes. Raises ApiError, ThrottledError, and while reading aiohttp's and TimeoutError.
+
+        Args:
+            path: of the collection.
+            params: the query.
+            inactivity_timeout: seconds without a byte after which reading raises TimeoutError.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout, sock_read=inactivity_timeout)
+        response = await self._open("GET", path, None, params, {"Accept": JSON}, timeout)
+        async with response:
+            if response.status >= 400:
+                raise refusal("GET", path, response, await response.read())
+            yield response.content
+
+    async def _retry_throttled(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        params: Mapping[str, str] | None,
+        headers: Mapping[str, str],
+        timeout: aiohttp.ClientTimeout,
+    ) -> bytes:
+        tries = 1
+        while True:
+            try:
+                return await self._answer(method, path, body, params, headers, timeout)
+            except ThrottledError as error:
+                if tries >= THROTTLED_TRIES:
+                    raise
+                tries += 1
+                pause = min(RETRY_AFTER_LIMIT, error.retry_after or 1.0)
+            await self._sleep(pause * self._rng.uniform(1.0, 1.2))
+
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        params: Mapping[str, str] | None,
+        headers: Mapping[str, str],
+        timeout: aiohttp.ClientTimeout,
+    ) -> bytes:
+        try:
+            response = await self._open(method, path, body, params, headers, timeout)
+            # The body is read to its end, so that the connection can be used again.
+            async with response:
+                answer = await response.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise no_answer(method, path, error) from error
+        if response.status >= 400:
+            raise refusal(method, path, response, answer)
+        return answer
+
+    async def _open(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        params: Mapping[str, str] | None,
+        headers: Mapping[str, str],
+        timeout: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        if self._session is None:
+            raise RuntimeError("Transport is used outside its 'async with' block")
+        if self._clock() >= self._refresh_at:
+            self._renew_in_background()
+        url = URL(self._server + path, encoded=True)
+        while True:
+            access = self._access
+            response = await self._session.request(
+                method,
+                url,
+                data=body,
+                params=params,
+                headers={**self._authorization, **headers},
+                timeout=timeout,
+                ssl=access.ssl_context or True,
+                server_hostname=access.server_hostname,
+                proxy=access.proxy,
+                allow_redirects=False,
+            )
+            if response.status != 401 or not await self._renewed_after(access):
+                return response
+            response.release()
+
+    async def _renewed_after(self, refused: Access) -> bool:
+        """Whether there are other credentials than the refused ones to try with."""
+        if self._access is refused and self._clock() - self._reloaded_at >= RELOAD_SECONDS:
+            self._reloaded_at = self._clock()
+            await self._renew(self.credentials.reload)
+        return self._access is not refused
+
+    def _renew_in_background(self) -> None:
+        self._refresh_at = self._clock() + REFRESH_SECONDS
+        if self._renewal is None or self._renewal.done():
+            self._renewal = asyncio.get_running_loop().create_task(self._renew(self.credentials.refresh))
+
+    async def _renew(self, how: Callable[[], Access]) -> None:
+        try:
+            # An exec plugin may take seconds.
+            self._adopt(await asyncio.to_thread(how))
+        except CredentialError as error:
+            # What we have may still work; if not, the request that is refused says so.
+            log.warning("credentials could not be renewed", error=str(error))
+
+    def _adopt(self, access: Access) -> None:
+        self._access = access
+        self._server = access.server
+        self._authorization = {"Authorization": access.authorization} if access.authorization else {}
+
+
+def no_answer(method: str, path: str, error: BaseException) -> ApiError:
+    """What it means that a request ended without an answer."""
+    text = f"{method} {path}: {str(error) or type(error).__name__}"
+    never_sent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+    if method == "GET" or never_sent:
+        return ApiError(text, reason="Unreachable")
+    return OutcomeUnknownError(text, reason="NoAnswer")
+
+
+def refusal(method: str, path: str, response: aiohttp.ClientResponse, body: bytes) -> ApiError:
+    """What an answer of 400 or more means."""
+    status = response.status
+    message, reason = _explanation(body)
+    text = f"{method} {path}: {status} {reason or response.reason}: {message}"
+    if status == 404:
+        return NotFoundError(text, status=status, reason=reason)
+    if status == 409:
+        return ConflictError(text, status=status, reason=reason)
+    if status == 429:
+        return ThrottledError(text, reason=reason, retry_after=retry_after(response.headers.get("Retry-After")))
+    if status >= 500 and method != "GET":
+        return OutcomeUnknownError(text, status=status, reason=reason)
+    return ApiError(text, status=status, reason=reason)
+
+
+def retry_after(header: str | None) -> float | None:
+    """Seconds of a Retry-After header; None for a date, which API servers do not send, and for anything else."""
+    try:
+        seconds = float(header or "")
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < float("inf") else None
+
+
+def _explanation(body: bytes) -> tuple[str, str]:
+    """(message, reason) of a Status object; the start of the body where it is none, as a proxy's error page."""
+    try:
+        status = _decode_status(body)
+    except msgspec.DecodeError:
+        return body[:200].decode(errors="replace"), ""
+    return status.message or "", status.reason or ""
