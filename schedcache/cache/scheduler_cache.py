@@ -212,8 +212,8 @@ class SchedulerCache:
         with self._lock:
             self._set_node("add_node", node, cause)
 
-    def update_node(self, old: Node | None, new: Node, cause: str = "") -> None:  # noqa: ARG002  kube-scheduler's signature: what the cache holds is the better old object
-        """A node has changed; an unknown one is added."""
+    def update_node(self, old: Node | None, new: Node, cause: str = "") -> None:
+        """A node has changed; an unknown one is added. `old` does not count: what the cache holds is the better old object."""
         with self._lock:
             self._set_node("update_node", new, cause)
 
@@ -227,17 +227,17 @@ class SchedulerCache:
             if info is None:
                 raise UnknownNodeError(f"node {node.name!r} is not in the cache")
             known = info.node
-            info = self._changing(info)
+            info = self._thawed(info)
             if known is None:
                 info.touch()
+                self._changed(info)
                 if self.validate:
                     check_cache(self)
                 raise UnknownNodeError(f"node {node.name!r} is in the cache only for its pods")
             info.set_node(None, ())
             self.node_tree.remove(node.name)
             self.image_states.replace_node(known, None, info.image_refs)
-            self._drop_if_unused(info)
-            self._done("remove_node", "", info, cause or node.resource_version)
+            self._done("remove_node", "", self._changed(info), cause or node.resource_version)
 
     def update_snapshot(self, snapshot: Snapshot) -> None:
         """Bring a snapshot up to date; costs time in proportion to the nodes changed since it last was.
@@ -295,25 +295,36 @@ class SchedulerCache:
     def _generation(self) -> int:
         return next(iter(self.nodes.values())).generation if self.nodes else 0
 
-    def _changing(self, info: NodeInfo) -> NodeInfo:
-        """The entry to change in place, moved to the head of the list; a copy if others look at the present one."""
-        name = info.name
+    def _thawed(self, info: NodeInfo) -> NodeInfo:
+        """The entry to change in place: a copy if others look at the present one."""
         if info.frozen:
-            info = self.nodes[name] = info.copy()
-        self.nodes.move_to_end(name, last=False)
+            info = self.nodes[info.name] = info.copy()
         return info
 
     def _entry(self, name: str) -> NodeInfo:
         info = self.nodes.get(name)
         if info is None:
             info = self.nodes[name] = NodeInfo(name)
-        return self._changing(info)
+        return self._thawed(info)
+
+    def _changed(self, info: NodeInfo) -> NodeInfo:
+        """To the head of the list; an entry without node and pods goes."""
+        if info.node is None and not info.pods_by_uid:
+            del self.nodes[info.name]
+        else:
+            self.nodes.move_to_end(info.name, last=False)
+        return info
 
     def _place(self, pod: Pod) -> NodeInfo:
         _require_node_name(pod)
         info = self._entry(pod.node_name)
         info.add_pod(pod)
-        return info
+        return self._changed(info)
+
+    def _unplace(self, pod: Pod) -> NodeInfo:
+        info = self._thawed(self.nodes[pod.node_name])
+        info.remove_pod(pod)
+        return self._changed(info)
 
     def _replace(self, old: Pod, new: Pod) -> NodeInfo:
         info = self.nodes[old.node_name]
@@ -322,19 +333,9 @@ class SchedulerCache:
             _require_node_name(new)
             self._unplace(old)
             return self._place(new)
-        info = self._changing(info)
+        info = self._thawed(info)
         info.replace_pod(old, new)
-        return info
-
-    def _unplace(self, pod: Pod) -> NodeInfo:
-        info = self._changing(self.nodes[pod.node_name])
-        info.remove_pod(pod)
-        self._drop_if_unused(info)
-        return info
-
-    def _drop_if_unused(self, info: NodeInfo) -> None:
-        if info.node is None and not info.pods_by_uid:
-            del self.nodes[info.name]
+        return self._changed(info)
 
     def _drop(self, operation: str, cached: Pod, cause: str) -> None:
         info = self._unplace(cached)
@@ -363,7 +364,7 @@ class SchedulerCache:
         refs = self.image_states.replace_node(info.node, node, info.image_refs)
         info.set_node(node, refs)
         self.node_tree.set(node.name, node.zone_key)
-        self._done(operation, "", info, cause or node.resource_version)
+        self._done(operation, "", self._changed(info), cause or node.resource_version)
 
     def _done(self, operation: str, uid: str, info: NodeInfo, cause: str) -> None:
         generation = info.generation if info.name in self.nodes else 0

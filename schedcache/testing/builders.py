@@ -7,7 +7,7 @@ from schedcache.testing.api_client import JSONObject
 Image = tuple[Sequence[str], int]
 
 
-def pod_object(
+def pod_object(  # noqa: PLR0913  each is one field of the object, and all but the name may be left out
     name: str,
     node: str = "",
     *,

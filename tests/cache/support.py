@@ -1,0 +1,38 @@
+"""Pods, nodes and what a node shows, for the tests of the cache."""
+
+from typing import Any
+
+from schedcache.cache import NodeInfo, SchedulerCache, Snapshot, Stories
+from schedcache.model import Node, Pod
+from schedcache.testing.builders import node_object, pod_object
+from schedcache.testing.virtual_clock import VirtualClock
+
+
+def make_pod(name: str, node: str = "", **more: Any) -> Pod:
+    return Pod.from_dict(pod_object(name, node, **more))
+
+
+def make_node(name: str, **more: Any) -> Node:
+    return Node.from_dict(node_object(name, **more))
+
+
+def make_cache(*nodes: str, ttl: float = 30.0, clock: VirtualClock | None = None) -> SchedulerCache:
+    """A cache that checks itself after every call, with these nodes."""
+    cache = SchedulerCache(ttl, clock or VirtualClock(), validate=True, stories=Stories())
+    for name in nodes:
+        cache.add_node(make_node(name))
+    return cache
+
+
+def updated(cache: SchedulerCache, snapshot: Snapshot | None = None) -> Snapshot:
+    snapshot = snapshot or Snapshot()
+    cache.update_snapshot(snapshot)
+    return snapshot
+
+
+def names(infos: list[NodeInfo]) -> list[str]:
+    return [info.name for info in infos]
+
+
+def uids(info: NodeInfo) -> list[str]:
+    return sorted(info.pods_by_uid)
