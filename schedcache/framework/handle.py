@@ -1,28 +1,16 @@
 """What a plugin is given besides its arguments: the rest of the cluster, and the ways to act on it."""
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Collection, Hashable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from schedcache.cache.cluster_objects import ClusterObjects
 from schedcache.model import Pod
 from schedcache.ports import Binder
 
 if TYPE_CHECKING:
     from schedcache.framework.runtime import Framework
-
-
-class ClusterObjects(Protocol):
-    """Indexed stores of the kinds beside Pod and Node; a kind that is not watched is an empty store."""
-
-    def list(self, kind: str) -> Collection[Any]:
-        """All objects of the kind, in no meaningful order."""
-
-    def get(self, kind: str, namespace: str, name: str) -> Any | None:
-        """One object; namespace is "" for kinds without namespaces."""
-
-    def generation(self, kind: str) -> int:
-        """A number that moves with every change to an object of the kind."""
 
 
 class Nominator(Protocol):
