@@ -402,7 +402,7 @@ class SchedulerCache:
         if not following or len(held) + new_nodes > len(self.node_tree):
             gone = [name for name in held if name not in self.node_tree]
         return SnapshotChanges(
-            infos=[self._frozen(info) for info in changed],
+            infos=[self._frozen(info) for info in reversed(changed)],
             removed=gone,
             order=self.node_tree.list() if new_nodes or gone or not following else None,
             num_nodes=len(self.node_tree),

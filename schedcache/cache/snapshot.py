@@ -22,7 +22,10 @@ from schedcache.model import Node, Pod
 
 
 class SnapshotChanges(msgspec.Struct, frozen=True):
-    """What differs between a snapshot and a cache: frozen infos, names that are gone, and the order when it has to be remade."""
+    """What differs between a snapshot and a cache.
+
+    `infos` are frozen, oldest change first; `removed` names are gone; `order` is None where it stays as it is.
+    """
 
     infos: Sequence[NodeInfo]
     removed: Sequence[str]

@@ -1,0 +1,261 @@
+"""The snapshot as columns: rows, their reuse and growth, interned ids, what changed since."""
+
+import numpy as np
+import pytest
+
+from schedcache.cache import Columns, NodeInfo, Snapshot, interning
+from schedcache.cache import columns as columns_module
+from schedcache.cache.interning import InternedColumn
+from schedcache.model import Taint
+from tests.cache.support import make_cache, make_node, make_pod, updated
+
+GI = 1024**3
+
+
+def row(snapshot, name):
+    return snapshot.columns.row_of[name]
+
+
+def test_a_row_shows_its_node():
+    cache = make_cache()
+    taints = [{"key": "k", "value": "v", "effect": "NoSchedule"}]
+    amounts = {"cpu": "3500m", "memory": "8Gi", "ephemeral-storage": "1Gi", "pods": "7", "x.io/gpu": "2"}
+    cache.add_node(make_node("plain"))
+    cache.add_node(make_node("n1", allocatable=amounts, taints=taints, unschedulable=True, labels={"disk": "ssd"}))
+    cache.add_pod(
+        make_pod("a", "n1", requests={"cpu": "1", "x.io/gpu": "1", "ephemeral-storage": "1k"}, host_ports=[80])
+    )
+    cache.add_pod(make_pod("b", "n1", anti_affinity={"x": "y"}))
+    cache.add_pod(make_pod("c", "n1", spec={"affinity": {"podAffinity": {}}}))
+    columns = updated(cache).columns
+    r, gpu = columns.row_of["n1"], columns.resource_index["x.io/gpu"]
+    assert list(columns.resource_index)[:3] == ["cpu", "memory", "ephemeral-storage"]
+    assert columns.allocatable[[0, 1, 2, gpu], r].tolist() == [3500, 8 * GI, GI, 2]
+    assert columns.requested[[0, 1, 2, gpu], r].tolist() == [1000, 0, 1000, 1]
+    assert columns.non_zero_requested[:, r].tolist() == [1200, 3 * 200 * 1024**2]
+    assert (columns.pod_count[r], columns.allowed_pods[r]) == (3, 7)
+    assert (columns.affinity_pods[r], columns.required_anti_affinity_pods[r]) == (2, 1)
+    assert columns.unschedulable[[columns.row_of["plain"], r]].tolist() == [False, True]
+    assert columns.taint_sets[columns.taint_set[r]] == (Taint("k", "v", "NoSchedule"),)
+    assert columns.taint_sets[columns.taint_set[columns.row_of["plain"]]] == ()
+    assert columns.host_ports == {("TCP", 80): {r: ("0.0.0.0",)}}
+    assert columns.label_values("disk")[columns.label_ids("disk")[r]] == "ssd"
+    assert columns.label_ids("disk")[columns.row_of["plain"]] == -1
+    assert (columns.names[r], columns.infos[r]) == ("n1", cache.nodes["n1"])
+    assert columns.order.dtype == np.intp
+    assert columns.allocatable.flags.c_contiguous
+
+
+def test_ips_of_one_port_are_sorted():
+    cache = make_cache("n1")
+    ports = [{"hostPort": 80, "hostIP": ip, "protocol": "UDP"} for ip in ("10.0.0.9", "10.0.0.1")]
+    cache.add_pod(make_pod("a", "n1", spec={"containers": [{"name": "c", "ports": ports}]}))
+    snapshot = updated(cache)
+    assert snapshot.columns.host_ports == {("UDP", 80): {0: ("10.0.0.1", "10.0.0.9")}}
+    cache.update_pod(make_pod("a", "n1"), make_pod("a", "n1", spec={"containers": [{"name": "c", "ports": ports[:1]}]}))
+    assert updated(cache, snapshot).columns.host_ports == {("UDP", 80): {0: ("10.0.0.9",)}}
+
+
+def test_amounts_beyond_64_bits_are_clamped():
+    cache = make_cache()
+    cache.add_node(make_node("n1", allocatable={"memory": "9999E", "x.io/y": "9999E", "pods": "9999E"}))
+    for name in "ab":
+        cache.add_pod(make_pod(name, "n1", requests={"memory": "7E", "x.io/y": "7E", "cpu": "9E"}))
+    columns = updated(cache).columns
+    y = columns.resource_index["x.io/y"]
+    top = 2**63 - 1
+    assert cache.nodes["n1"].requested.memory == 14 * 10**18, "the sum itself is exact"
+    assert columns.requested[[0, 1, y], 0].tolist() == [top] * 3
+    assert columns.allocatable[[1, y], 0].tolist() == [top] * 2
+    assert columns.non_zero_requested[:, 0].tolist() == [top] * 2
+    assert columns.allowed_pods[0] == top
+    cache.add_node(make_node("n2", allocatable={"memory": "-9999E"}))
+    assert updated(cache).columns.allocatable[1, 1] == -top
+
+
+def test_a_freed_row_is_used_again_and_keeps_nothing():
+    cache = make_cache()
+    cache.add_node(
+        make_node("n1", labels={"disk": "ssd"}, unschedulable=True, taints=[{"key": "k", "effect": "NoSchedule"}])
+    )
+    cache.add_node(make_node("n2"))
+    snapshot = updated(cache)
+    cache.add_pod(make_pod("a", "n1", requests={"x.io/y": "1"}, host_ports=[80], anti_affinity={"x": "y"}))
+    columns = updated(cache, snapshot).columns
+    assert columns.label_ids("disk")[:2].tolist() == [0, -1]
+    cache.remove_node(make_node("n1"))
+    updated(cache, snapshot)
+    assert (columns.rows, columns.order.tolist(), columns.names[0]) == (2, [1], "")
+    assert columns.taint_set[0] == -1
+    assert columns.infos[0].node is None
+    cache.add_node(make_node("n3"))
+    updated(cache, snapshot)
+    assert (columns.rows, columns.row_of["n3"], columns.order.tolist()) == (2, 0, [1, 0])
+    assert not columns.unschedulable[0]
+    assert columns.label_ids("disk")[0] == -1
+    assert columns.requested[:, 0].tolist() == [0] * len(columns.resource_index)
+    assert columns.required_anti_affinity_pods[0] == 0
+    assert columns.host_ports == {}
+    cache.add_node(make_node("n1"))
+    updated(cache, snapshot)
+    assert (columns.row_of["n1"], columns.pod_count[2]) == (2, 1), "the ghost's pod is back with its node"
+
+
+def test_growth_keeps_every_column():
+    cache = make_cache("n0")
+    snapshot = updated(cache)
+    columns = snapshot.columns
+    columns.label_ids("kubernetes.io/hostname")
+    for i in range(1, 200):
+        cache.add_node(make_node(f"n{i}", unschedulable=i % 2 == 0, allocatable={"x.io/y": str(i)}))
+        cache.add_pod(make_pod(f"p{i}", f"n{i}", requests={"cpu": str(i)}))
+    updated(cache, snapshot)
+    assert columns.rows == 200
+    assert len(columns.generation) == len(columns.label_ids("kubernetes.io/hostname")) == 256
+    assert columns.allocatable.shape == columns.requested.shape == (4, 256)
+    for i in (0, 63, 64, 127, 128, 199):
+        r = columns.row_of[f"n{i}"]
+        assert columns.requested[0, r] == i * 1000
+        assert columns.allocatable[3, r] == i
+        assert columns.unschedulable[r] == (i % 2 == 0 and i > 0)
+
+
+class TestVersions:
+    def test_tell_changes_of_the_node_from_changes_of_its_pods(self):
+        cache = make_cache("n1", "n2")
+        snapshot = updated(cache)
+        columns, r = snapshot.columns, row(snapshot, "n1")
+        before = columns.version
+        cache.add_pod(make_pod("a", "n1"))
+        updated(cache, snapshot)
+        assert columns.generation[r] == columns.version == before + 1
+        assert columns.node_generation[r] <= before
+        cache.update_node(None, make_node("n1", version=2))
+        updated(cache, snapshot)
+        assert columns.node_generation[r] == columns.generation[r] == before + 2
+
+    def test_a_row_is_named_once_however_often_it_changed(self):
+        cache = make_cache("n1", "n2")
+        snapshot = updated(cache)
+        before = snapshot.columns.version
+        for i in range(3):
+            cache.add_pod(make_pod(f"a{i}", "n2"))
+            updated(cache, snapshot)
+        assert snapshot.columns.changed_since(before).tolist() == [row(snapshot, "n2")]
+        assert snapshot.columns.changed_since(before).dtype == np.intp
+        assert snapshot.columns.changed_since(snapshot.columns.version).tolist() == []
+
+    def test_are_remembered_for_a_while_and_found_without_memory_after(self):
+        cache = make_cache("n1", "n2", "n3")
+        cache.validate = False
+        snapshot = updated(cache)
+        columns, start = snapshot.columns, snapshot.columns.version
+        for i in range(1000):
+            cache.add_pod(make_pod(f"a{i}", ("n1", "n2")[i % 2]))
+            updated(cache, snapshot)
+        assert len(columns._log) <= 4 * len(columns.generation) + 1
+        assert columns._log_start > start
+        assert columns.changed_since(start).tolist() == [0, 1]
+        assert columns.changed_since(columns.version - 1).tolist() == [1]
+        assert columns.changed_since(columns._log_start).tolist() == [0, 1]
+        assert columns.changed_since(0).tolist() == [0, 1, 2]
+
+    def test_a_freed_row_is_among_the_changed(self):
+        cache = make_cache("n1", "n2")
+        snapshot = updated(cache)
+        before, freed = snapshot.columns.version, row(snapshot, "n1")
+        cache.remove_node(make_node("n1"))
+        updated(cache, snapshot)
+        assert snapshot.columns.changed_since(before).tolist() == [freed]
+        assert snapshot.columns.node_generation[freed] == snapshot.columns.version
+
+
+class TestLabels:
+    def test_ids_follow_changes_of_labels(self):
+        cache = make_cache()
+        cache.add_node(make_node("n1", labels={"disk": "ssd"}))
+        cache.add_node(make_node("n2", labels={"disk": "hdd"}))
+        snapshot = updated(cache)
+        columns = snapshot.columns
+        values = columns.label_values("disk")
+        cache.update_node(None, make_node("n1", labels={"disk": "nvme"}))
+        cache.update_node(None, make_node("n2"))
+        updated(cache, snapshot)
+        assert columns.label_values("disk") is values
+        assert values == ["ssd", "hdd", "nvme"]
+        assert columns.label_ids("disk")[:2].tolist() == [2, -1]
+        assert columns.label_ids("never")[:2].tolist() == [-1, -1]
+        assert columns.label_keys == ["disk", "never"]
+
+    def test_keys_are_bounded(self, monkeypatch):
+        monkeypatch.setattr(columns_module, "_MAX_LABEL_KEYS", 2)
+        columns = updated(make_cache("n1")).columns
+        for key in ("a", "b", "c"):
+            columns.label_ids(key)
+        assert columns.label_keys == ["b", "c"]
+        columns.label_ids("b")
+        assert columns.label_keys == ["b", "c"]
+
+    def test_values_that_died_out_are_dropped(self, monkeypatch):
+        monkeypatch.setattr(interning, "_SLACK", 4)
+        cache = make_cache("n1", "n2")
+        snapshot = updated(cache)
+        columns = snapshot.columns
+        first = columns.label_values("kubernetes.io/hostname")
+        for i in range(20):
+            cache.add_node(make_node(f"x{i}", taints=[{"key": f"k{i}", "effect": "NoSchedule"}]))
+            updated(cache, snapshot)
+            cache.remove_node(make_node(f"x{i}"))
+            updated(cache, snapshot)
+        values = columns.label_values("kubernetes.io/hostname")
+        assert values is not first
+        assert len(values) <= 9
+        assert len(columns.taint_sets) <= 9
+        ids = columns.label_ids("kubernetes.io/hostname")[columns.order]
+        assert [values[i] for i in ids] == ["n1", "n2"]
+
+
+class TestInternedColumn:
+    def test_equal_values_have_one_id(self):
+        column = InternedColumn(4)
+        for i, value in enumerate(["a", "b", "a", None]):
+            column.set(i, value)
+        assert column.ids.tolist() == [0, 1, 0, -1]
+        assert list(column) == ["a", "b", "a", None]
+
+    def test_compacts_only_once_dead_values_are_the_greater_part(self, monkeypatch):
+        monkeypatch.setattr(interning, "_SLACK", 2)
+        column = InternedColumn(2)
+        for value in "abcd":
+            column.set(0, value)
+        before = column.values
+        column.compact(live_rows=1)
+        assert column.values is before
+        column.set(0, "e")
+        column.compact(live_rows=1)
+        assert (column.values, column.ids.tolist()) == (["e"], [0, -1])
+        column.set(1, "e")
+        assert column.ids.tolist() == [0, 0]
+
+    def test_grows_with_absent_rows(self):
+        column = InternedColumn(1)
+        column.set(0, "a")
+        column.grow(3)
+        assert column.ids.tolist() == [0, -1, -1]
+        assert column.ids.dtype == np.int32
+
+
+def test_only_a_node_with_its_object_has_a_row():
+    with pytest.raises(ValueError, match="no node object"):
+        Columns().write(NodeInfo("ghost"))
+
+
+def test_two_snapshots_share_nodes_and_have_rows_of_their_own():
+    cache = make_cache("n1", "n2")
+    cycle = updated(cache)
+    cache.remove_node(make_node("n1"))
+    reader = Snapshot()
+    updated(cache, reader)
+    updated(cache, cycle)
+    assert (row(cycle, "n2"), row(reader, "n2")) == (1, 0)
+    assert cycle.get("n2") is reader.get("n2")
