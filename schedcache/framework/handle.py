@@ -1,6 +1,6 @@
 """What a plugin is given besides its arguments: the rest of the cluster, and the ways to act on it."""
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec

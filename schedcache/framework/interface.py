@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 from schedcache.framework.status import Status
 from schedcache.model import Pod
+from schedcache.queue.heap import SortKey
+from schedcache.queue.queued_pod import QueuedPodInfo
 
 if TYPE_CHECKING:
     from schedcache.cache import Snapshot
@@ -49,59 +51,75 @@ class CycleState(dict[Any, Any]):
 
 
 class Plugin(Protocol):
-    """What every plugin has."""
+    """What every plugin has: the name it goes by in the configuration, as a rule a class attribute."""
 
-    name: ClassVar[str]
+    @property
+    def name(self) -> str: ...
 
 
 @runtime_checkable
-class PreEnqueuePlugin(Protocol):
+class QueueSortPlugin(Plugin, Protocol):
+    """Orders the pods of the active queue, the smallest key first."""
+
+    def sort_key(self, info: QueuedPodInfo, /) -> SortKey: ...
+
+
+@runtime_checkable
+class PreEnqueuePlugin(Plugin, Protocol):
     """Keeps a pod out of the active queue until it passes."""
 
-    def pre_enqueue(self, pod: Pod) -> Status | None: ...
+    def pre_enqueue(self, pod: Pod, /) -> Status | None: ...
 
 
 @runtime_checkable
-class PreFilterPlugin(Protocol):
+class PreFilterPlugin(Plugin, Protocol):
     """Computes once per attempt what the filter needs, rejects the pod as a whole, narrows the nodes, or skips the filter."""
 
-    def pre_filter(self, state: CycleState, pod: Pod, snapshot: "Snapshot") -> PreFilterResult | Status | None: ...
+    def pre_filter(self, state: CycleState, pod: Pod, snapshot: "Snapshot", /) -> PreFilterResult | Status | None: ...
 
 
 @runtime_checkable
-class FilterPlugin(Protocol):
+class FilterPlugin(Plugin, Protocol):
     """Says for each row of the view whether the pod may run there.
 
     The same code serves all nodes, a nominated node's second pass (one row) and preemption (all candidates): a view's
     rows each may have pods added or removed (`view.added`, `view.removed`), and the verdict is about that hypothetical node.
+    A plugin with `per_node = True` gets one NodeInfo in the place of the view and answers with a Status or None.
     """
 
-    def filter(self, state: CycleState, pod: Pod, view: "RowView") -> Verdicts: ...
+    def filter(self, state: CycleState, pod: Pod, view: "RowView", /) -> Verdicts: ...
 
 
 @runtime_checkable
-class PreScorePlugin(Protocol):
+class PreScorePlugin(Plugin, Protocol):
     """Computes once per attempt what the score needs from the feasible rows, or skips the score."""
 
-    def pre_score(self, state: CycleState, pod: Pod, view: "RowView") -> Status | None: ...
+    def pre_score(self, state: CycleState, pod: Pod, view: "RowView", /) -> Status | None: ...
 
 
 @runtime_checkable
-class ScorePlugin(Protocol):
-    """Ranks the rows of the view; a plugin that also has `normalize_score` may use any range before that."""
+class ScorePlugin(Plugin, Protocol):
+    """Ranks the rows of the view; a plugin that also has `normalize_score` may use any range before that.
 
-    def score(self, state: CycleState, pod: Pod, view: "RowView") -> Scores: ...
+    A plugin with `per_node = True` gets one NodeInfo in the place of the view and answers with an int.
+    """
+
+    def score(self, state: CycleState, pod: Pod, view: "RowView", /) -> Scores: ...
 
 
 @runtime_checkable
-class NormalizeScorePlugin(Protocol):
+class NormalizeScorePlugin(Plugin, Protocol):
     """Brings all scores of one attempt into 0..100."""
 
-    def normalize_score(self, state: CycleState, pod: Pod, scores: Scores) -> Scores: ...
+    def normalize_score(self, state: CycleState, pod: Pod, scores: Scores, /) -> Scores: ...
 
 
 class Locality:
-    """What a plugin's Filter or raw Score of a row depends on, besides the pod's `spec`: the runtime keeps such results."""
+    """What a plugin's Filter or raw Score of a row depends on, besides the pod's `spec`: the runtime keeps such results.
+
+    Named by the class attributes `filter_locality` and `score_locality`. A plugin whose answer also depends on something
+    outside the row has a method `locality_key(snapshot)`: results are kept only as long as what it returns stays equal.
+    """
 
     NODE = "node"
     """The node object alone: valid until the row's `node_generation` moves."""
@@ -122,59 +140,59 @@ class EventHint(NamedTuple):
 
 
 @runtime_checkable
-class EnqueueExtensions(Protocol):
+class EnqueueExtensions(Plugin, Protocol):
     """Registers the events that matter to pods the plugin rejected."""
 
     def events_to_register(self) -> Sequence[EventHint]: ...
 
 
 @runtime_checkable
-class WatchesKinds(Protocol):
+class WatchesKinds(Plugin, Protocol):
     """Names the kinds beside Pod and Node whose objects the plugin reads from `handle.cluster_objects`."""
 
     kinds: ClassVar[Sequence[str]]
 
 
 @runtime_checkable
-class ReservePlugin(Protocol):
+class ReservePlugin(Plugin, Protocol):
     """Claims something for the pod before it is bound; `unreserve` is idempotent and gives it back."""
 
-    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None: ...
-    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None: ...
+    def reserve(self, state: CycleState, pod: Pod, node_name: str, /) -> Status | None: ...
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str, /) -> None: ...
 
 
 @runtime_checkable
-class PermitPlugin(Protocol):
+class PermitPlugin(Plugin, Protocol):
     """Allows, rejects, or asks to wait: (Status Wait, seconds)."""
 
-    def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status | None, float]: ...
+    def permit(self, state: CycleState, pod: Pod, node_name: str, /) -> tuple[Status | None, float]: ...
 
 
 @runtime_checkable
-class PreBindPlugin(Protocol):
+class PreBindPlugin(Plugin, Protocol):
     """Work that must be done before the pod may be bound; may wait."""
 
-    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None: ...
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str, /) -> Status | None: ...
 
 
 @runtime_checkable
-class BindPlugin(Protocol):
+class BindPlugin(Plugin, Protocol):
     """Binds the pod, or answers Skip to leave it to the next. Errors of the API are raised (schedcache.ports)."""
 
-    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None: ...
+    async def bind(self, state: CycleState, pod: Pod, node_name: str, /) -> Status | None: ...
 
 
 @runtime_checkable
-class PostBindPlugin(Protocol):
+class PostBindPlugin(Plugin, Protocol):
     """Told when the pod is bound."""
 
-    def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None: ...
+    def post_bind(self, state: CycleState, pod: Pod, node_name: str, /) -> None: ...
 
 
 @runtime_checkable
-class PostFilterPlugin(Protocol):
+class PostFilterPlugin(Plugin, Protocol):
     """Tries to make room for a pod that fits nowhere; `rejected` maps node names to the status of their first failure."""
 
     def post_filter(
-        self, state: CycleState, pod: Pod, snapshot: "Snapshot", rejected: Mapping[str, Status]
+        self, state: CycleState, pod: Pod, snapshot: "Snapshot", rejected: Mapping[str, Status], /
     ) -> tuple[str | None, Status]: ...

@@ -14,7 +14,7 @@ from schedcache.model import Pod
 from schedcache.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Resource
 
 if TYPE_CHECKING:
-    from schedcache.cache import NodeColumns, NodeInfo, Snapshot
+    from schedcache.cache import Columns, NodeInfo, Snapshot
 
 Rows = npt.NDArray[np.intp]
 Amounts = npt.NDArray[np.int64]
@@ -67,7 +67,7 @@ class RowView:
 
     def __init__(self, snapshot: "Snapshot", rows: Rows) -> None:
         self.snapshot = snapshot
-        self.columns: NodeColumns = snapshot.columns
+        self.columns: Columns = snapshot.columns
         self.rows = rows
         self._deltas: _Deltas | None = None
 
@@ -124,10 +124,10 @@ class RowView:
 
     def node_info(self, position: int) -> "NodeInfo":
         """The snapshot's node, without what was added or removed here."""
-        return self.columns.infos[self.rows[position]]
+        return self.columns.infos[int(self.rows[position])]
 
     def name(self, position: int) -> str:
-        return self.columns.names[self.rows[position]]
+        return self.columns.names[int(self.rows[position])]
 
     def names(self) -> list[str]:
         names = self.columns.names
@@ -136,7 +136,10 @@ class RowView:
     def allocatable(self, resource: str) -> Amounts:
         """Milli-CPU, bytes or whole units; 0 where the node has none."""
         index = self.columns.resource_index.get(resource)
-        return self._zeros() if index is None else self.columns.allocatable[index][self.rows]
+        if index is None:
+            return self._zeros()
+        amounts: Amounts = self.columns.allocatable[index][self.rows]
+        return amounts
 
     def requested(self, resource: str) -> Amounts:
         """The sum of the requests of the row's pods, in the unit of `allocatable`."""
@@ -148,8 +151,10 @@ class RowView:
     def non_zero_requested(self, resource: str) -> Amounts:
         """As `requested` for cpu and memory, containers that name no request counted with 100m and 200Mi."""
         index = _NON_ZERO[resource]
-        amounts = self.columns.non_zero_requested[index][self.rows]
-        return amounts if self._deltas is None else amounts + self._deltas.non_zero[index]
+        amounts: Amounts = self.columns.non_zero_requested[index][self.rows]
+        if self._deltas is not None:
+            amounts = amounts + self._deltas.non_zero[index]
+        return amounts
 
     def pod_count(self) -> Amounts:
         """How many pods the row has."""

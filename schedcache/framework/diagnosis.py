@@ -1,0 +1,168 @@
+"""Why a pod cannot be placed, in columns: one status number a node, one table of statuses.
+
+Texts follow kube-scheduler 1.37 (framework.FitError, framework.Diagnosis).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from schedcache.framework.interface import CycleState
+from schedcache.framework.row_view import Rows
+from schedcache.framework.status import Code, Status
+from schedcache.model import Pod
+
+if TYPE_CHECKING:
+    from schedcache.cache import Snapshot
+
+NO_NODES = "no nodes available to schedule pods"
+Ids = npt.NDArray[np.intp]
+
+
+class NodeStatuses(Mapping[str, Status]):
+    """Node name -> status of its first failure; nodes that passed are left out.
+
+    `rows` are rows of the snapshot's columns in node list order, `ids[i]` indexes `table`, 0 = passed. Names are looked up
+    in the snapshot, so use it before the snapshot is updated, or call `materialize`.
+    """
+
+    def __init__(self, snapshot: "Snapshot", rows: Rows, ids: Ids, table: Sequence[Status | None]) -> None:
+        self._snapshot = snapshot
+        self._names: Sequence[str] | None = None
+        self.rows = rows
+        self.ids = ids
+        self.table = table
+
+    def __getitem__(self, name: str) -> Status:
+        position = self._positions().get(name)
+        status = None if position is None else self.table[int(self.ids[position])]
+        if status is None:
+            raise KeyError(name)
+        return status
+
+    def __iter__(self) -> Iterator[str]:
+        names = self.names()
+        return (names[i] for i in np.flatnonzero(self.ids).tolist())
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self.ids))
+
+    def names(self) -> Sequence[str]:
+        """Names of all nodes looked at, in the order of `rows`."""
+        if self._names is None:
+            names = self._snapshot.columns.names
+            self._names = [names[row] for row in self.rows.tolist()]
+        return self._names
+
+    def materialize(self) -> "NodeStatuses":
+        """Read everything that depends on the snapshot, which may move on after that."""
+        self.names()
+        return self
+
+    def counts(self) -> list[tuple[Status, int]]:
+        """Each status with the number of nodes that have it."""
+        numbers = np.bincount(self.ids, minlength=len(self.table)).tolist()
+        return [(s, n) for s, n in zip(self.table, numbers, strict=True) if s is not None and n]
+
+    def rows_with(self, code: Code) -> Rows:
+        """The rows rejected with that code, in node list order."""
+        wanted = np.array([s is not None and s.code == code for s in self.table], np.bool_)
+        return self.rows[wanted[self.ids]]
+
+    def _positions(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.names())}
+
+
+class Diagnosis:
+    """What an attempt found out about a pod that fits nowhere.
+
+    `pre_filter_message` is set where PreFilter rejected the pod as a whole (`pre_filter_status`); every node then has that status.
+    """
+
+    def __init__(
+        self,
+        total_nodes: int,
+        statuses: NodeStatuses,
+        *,
+        pre_filter_status: Status | None = None,
+        unschedulable_plugins: frozenset[str] = frozenset(),
+    ) -> None:
+        self.total_nodes = total_nodes
+        self.statuses = statuses
+        self.pre_filter_status = pre_filter_status
+        found = [s for s, _ in statuses.counts()] + ([pre_filter_status] if pre_filter_status else [])
+        rejected = [
+            s for s in found if s.code in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE) and s.plugin
+        ]
+        self.unschedulable_plugins = unschedulable_plugins.union(*(s.plugin.split(",") for s in rejected))
+        self.pending_plugins = frozenset(s.plugin for s in found if s.code is Code.PENDING)
+
+    @property
+    def pre_filter_message(self) -> str:
+        return self.pre_filter_status.message if self.pre_filter_status else ""
+
+    def code_counts(self) -> dict[Code, int]:
+        """The number of nodes by the code of their first failure."""
+        result: dict[Code, int] = {}
+        for status, number in self.statuses.counts():
+            result[status.code] = result.get(status.code, 0) + number
+        return result
+
+    def reason_counts(self) -> dict[str, int]:
+        """The number of nodes by reason; a node counts once for each of its reasons."""
+        result: dict[str, int] = {}
+        for status, number in self.statuses.counts():
+            for reason in status.reasons:
+                result[reason] = result.get(reason, 0) + number
+        return result
+
+    def message(self) -> str:
+        """The text of the FailedScheduling event, without what PostFilter adds."""
+        head = f"0/{self.total_nodes} nodes are available:"
+        if self.pre_filter_message:
+            return f"{head} {self.pre_filter_message}."
+        reasons = sorted(f"{number} {reason}" for reason, number in self.reason_counts().items())
+        return f"{head} {', '.join(reasons)}." if reasons else head
+
+
+class SchedulingFailure(Exception):  # noqa: N818  kube-scheduler's word for both outcomes; the subclasses are the errors
+    """The attempt did not find a node."""
+
+    def __init__(self, pod: Pod, text: str) -> None:
+        self.pod = pod
+        super().__init__(text)
+
+    def message(self) -> str:
+        """The text of the FailedScheduling event, without what PostFilter adds."""
+        return str(self)
+
+
+class FitError(SchedulingFailure):
+    """The pod fits on no node as things are; `state` is what PostFilter goes on with."""
+
+    def __init__(self, pod: Pod, diagnosis: Diagnosis, state: CycleState | None = None) -> None:
+        self.diagnosis = diagnosis
+        self.state = CycleState() if state is None else state
+        super().__init__(pod, diagnosis.message())
+
+
+class NoNodesError(FitError):
+    """There are no nodes at all; nothing that PostFilter could do would help."""
+
+    def __init__(self, pod: Pod, snapshot: "Snapshot") -> None:
+        nowhere = np.empty(0, np.intp)
+        super().__init__(pod, Diagnosis(0, NodeStatuses(snapshot, nowhere, nowhere, (None,))), CycleState())
+
+    def message(self) -> str:
+        return NO_NODES
+
+
+class PluginError(SchedulingFailure):
+    """A plugin failed (code Error); `plugin` is its name, `point` the extension point."""
+
+    def __init__(self, pod: Pod, plugin: str, point: str, text: str) -> None:
+        self.plugin = plugin
+        self.point = point
+        super().__init__(pod, text)

@@ -1,0 +1,196 @@
+"""Running filters over many rows: each plugin sees the rows that passed all before it, and the first failure counts."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from schedcache.framework.diagnosis import Ids
+from schedcache.framework.interface import CycleState, FilterPlugin, Verdicts
+from schedcache.framework.kept import KeptFilters, KeptResults
+from schedcache.framework.plugin_calls import call_filter, failure_text
+from schedcache.framework.row_view import Rows, RowView
+from schedcache.framework.status import Code, Status
+from schedcache.model import Pod
+
+
+class _Step(NamedTuple):
+    """What one plugin said to the positions that were still in (None: all)."""
+
+    plugin: str
+    positions: Rows | None
+    codes: Any
+    table: Sequence[Status | None]
+
+    @property
+    def faulty(self) -> bool:
+        return any(status is not None and not status.rejected for status in self.table)
+
+
+class _KeptStep(NamedTuple):
+    """Neighbouring row-local plugins at once."""
+
+    kept: KeptFilters
+    positions: Rows | None
+
+    @property
+    def faulty(self) -> bool:
+        return self.kept.faulty
+
+
+class FilterOutcome:
+    """Who passed (`feasible`: positions in `view`, ascending), and on demand who failed why.
+
+    `faulty`: some plugin answered with a status that is no rejection, so there may be a `fault`.
+    """
+
+    def __init__(
+        self, view: RowView, feasible: Rows, steps: Sequence[_Step | _KeptStep] = (), *, faulty: bool = False
+    ) -> None:
+        self.view = view
+        self.feasible = feasible
+        self._steps = steps
+        self._faulty = faulty
+
+    def fault(self) -> Status | None:
+        """The first status with code Error that counts, if any: the attempt is over then."""
+        if not self._faulty:
+            return None
+        ids, table = self.statuses()
+        found = (table[i] for i in np.unique(ids).tolist())
+        return next((status for status in found if status is not None and not status.rejected), None)
+
+    def statuses(self) -> tuple[Ids, list[Status | None]]:
+        """For each position the index of its first failure in the table, 0 = passed. Ask before the snapshot moves on."""
+        ids = np.zeros(len(self.view), np.intp)
+        table: list[Status | None] = [None]
+        for step in self._steps:
+            for plugin, codes, statuses in _verdicts_of(step, self.view):
+                _attribute(ids, step.positions, codes, len(table) - 1)
+                table += [_named(status, plugin) for status in statuses[1:]]
+        return ids, table
+
+
+class FilterChain:
+    """The filters of a profile, in order."""
+
+    def __init__(self, plugins: Sequence[FilterPlugin]) -> None:
+        self.plugins = tuple(plugins)
+        self._groups: dict[frozenset[str], list[tuple[FilterPlugin, ...]]] = {}
+
+    def run(self, state: CycleState, pod: Pod, view: RowView, kept: KeptResults | None = None) -> FilterOutcome:
+        """Filter the rows of the view. `kept` holds row-local results; leave it out when the view has pods added or removed.
+
+        Raises PluginError when a plugin raises anything. One that answers with an error has not passed the row; see `fault`.
+        """
+        positions: Rows | None = None
+        steps: list[_Step | _KeptStep] = []
+        for group in self._active(state):
+            if positions is not None and not len(positions):
+                break
+            if kept is not None and _is_local(group[0]):
+                positions = self._run_kept(group, state, pod, view, positions, steps, kept)
+                continue
+            for plugin in group:
+                positions = self._run_one(plugin, state, pod, view, positions, steps)
+        feasible = np.arange(len(view)) if positions is None else positions
+        faulty = any(step.faulty for step in steps)
+        return FilterOutcome(view, feasible, steps, faulty=faulty)
+
+    def _active(self, state: CycleState) -> list[tuple[FilterPlugin, ...]]:
+        """The plugins that are not skipped, neighbouring row-local ones together."""
+        skipped = frozenset(state.skip_filter)
+        groups = self._groups.get(skipped)
+        if groups is None:
+            found: list[list[FilterPlugin]] = []
+            for plugin in self.plugins:
+                if plugin.name in skipped:
+                    continue
+                if found and _is_local(plugin) and _is_local(found[-1][0]):
+                    found[-1].append(plugin)
+                else:
+                    found.append([plugin])
+            groups = self._groups[skipped] = [tuple(group) for group in found]
+        return groups
+
+    @staticmethod
+    def _run_kept(
+        group: tuple[FilterPlugin, ...],
+        state: CycleState,
+        pod: Pod,
+        view: RowView,
+        positions: Rows | None,
+        steps: list[_Step | _KeptStep],
+        results: KeptResults,
+    ) -> Rows | None:
+        kept = results.filters(group, state, pod, view.snapshot)
+        rows = view.rows if positions is None else view.rows[positions]
+        passes = kept.passes[rows]
+        if passes.all():
+            return positions
+        steps.append(_KeptStep(kept, positions))
+        return np.flatnonzero(passes) if positions is None else positions[passes]
+
+    @staticmethod
+    def _run_one(
+        plugin: FilterPlugin,
+        state: CycleState,
+        pod: Pod,
+        view: RowView,
+        positions: Rows | None,
+        steps: list[_Step | _KeptStep],
+    ) -> Rows | None:
+        part = view if positions is None else view.take(positions)
+        codes, table = call_filter(plugin, state, pod, part)
+        if len(table) == 1:
+            return positions
+        passes = codes == 0
+        if passes.all():
+            return positions
+        steps.append(_Step(plugin.name, positions, codes, table))
+        return np.flatnonzero(passes) if positions is None else positions[passes]
+
+
+def passing(size: int) -> Verdicts:
+    """Everything passes."""
+    return Verdicts(np.zeros(size, np.int16), (None,))
+
+
+def one_reason(rejected: Any, status: Status) -> Verdicts:
+    """Rows where the boolean array is true have the status, the others pass."""
+    return Verdicts(rejected.astype(np.int16), (None, status))
+
+
+def failing(size: int, error: str) -> Verdicts:
+    """The plugin cannot do its work: an error for every row, and the end of the attempt."""
+    return Verdicts(np.ones(size, np.int16), (None, Status(Code.ERROR, (error,))))
+
+
+def _is_local(plugin: FilterPlugin) -> bool:
+    return getattr(plugin, "filter_locality", None) is not None
+
+
+def _verdicts_of(step: _Step | _KeptStep, view: RowView) -> list[tuple[str, Any, Sequence[Status | None]]]:
+    if isinstance(step, _Step):
+        return [(step.plugin, step.codes, step.table)]
+    rows = view.rows if step.positions is None else view.rows[step.positions]
+    kept = step.kept
+    return [
+        (plugin.name, kept.codes[i][rows], kept.tables[i])
+        for i, plugin in enumerate(kept.plugins)
+        if len(kept.tables[i]) > 1
+    ]
+
+
+def _attribute(ids: Ids, positions: Rows | None, codes: Any, base: int) -> None:
+    """Enter failures where there is none yet."""
+    failed = np.flatnonzero(codes)
+    where = failed if positions is None else positions[failed]
+    first = ids[where] == 0
+    ids[where[first]] = codes[failed[first]].astype(np.intp) + base
+
+
+def _named(status: Status | None, plugin: str) -> Status | None:
+    if status is None or status.rejected:
+        return status and Status(status.code, status.reasons, plugin)
+    return Status(Code.ERROR, (failure_text(plugin, "filter", status.message),), plugin)

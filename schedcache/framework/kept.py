@@ -1,0 +1,191 @@
+"""Row-local results, kept for each pod spec: only rows that moved since are computed again.
+
+A plugin says with `filter_locality` or `score_locality` what its answer for a row depends on besides the pod's spec. The
+same plugin code computes all rows and the few that moved: it is called with a view of those.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from schedcache.framework.interface import MAX_NODE_SCORE, CycleState, FilterPlugin, Locality, ScorePlugin
+from schedcache.framework.plugin_calls import call_filter, call_score
+from schedcache.framework.row_view import Rows, RowView
+from schedcache.framework.status import Status
+from schedcache.model import Pod, PodSpec
+
+if TYPE_CHECKING:
+    from schedcache.cache import Columns, Snapshot
+
+_SPECS = 128
+# Up to here the live ones among the changed rows are picked one by one; beyond, all rows are computed anew.
+_FEW_ROWS = 64
+
+
+class KeptFilters:
+    """The verdicts of neighbouring row-local filters, by row.
+
+    `codes[i, row]` indexes `tables[i]`, the statuses of plugin i, 0 = pass; `passes[row]`: all of them pass.
+    """
+
+    def __init__(self, plugins: Sequence[FilterPlugin], columns: "Columns") -> None:
+        self.plugins = plugins
+        self.version = -1
+        self.codes = np.zeros((len(plugins), len(columns.generation)), np.int16)
+        self.passes: npt.NDArray[np.bool_] = np.ones(len(columns.generation), np.bool_)
+        self.tables: list[list[Status | None]] = [[None] for _ in plugins]
+        self.faulty = False
+        """Some row may have a status that is no rejection: an error."""
+
+    def refresh(self, state: CycleState, pod: Pod, snapshot: "Snapshot") -> None:
+        columns = snapshot.columns
+        if self.version == columns.version:
+            return
+        rows, node_rows = _moved(columns, self.version)
+        if len(self.passes) < len(columns.generation):
+            self._grow(len(columns.generation))
+        for i, plugin in enumerate(self.plugins):
+            due = node_rows if _filter_locality(plugin) == Locality.NODE else rows
+            if len(due):
+                verdicts = call_filter(plugin, state, pod, RowView(snapshot, due))
+                self.codes[i, due] = self._own_codes(i, verdicts.table)[verdicts.codes]
+        if len(rows):
+            self.passes[rows] = ~self.codes[:, rows].any(axis=0)
+        self.version = columns.version
+
+    def _own_codes(self, index: int, table: Sequence[Status | None]) -> npt.NDArray[np.int16]:
+        """Each call has a table of its own; one table lasts here."""
+        own = self.tables[index]
+        for status in table:
+            if status not in own:
+                own.append(status)
+                self.faulty = self.faulty or (status is not None and not status.rejected)
+        return np.array([own.index(status) for status in table], np.int16)
+
+    def _grow(self, capacity: int) -> None:
+        more = capacity - len(self.passes)
+        self.codes = np.concatenate([self.codes, np.zeros((len(self.plugins), more), np.int16)], axis=1)
+        self.passes = np.concatenate([self.passes, np.ones(more, np.bool_)])
+
+
+class KeptScores:
+    """The raw scores of row-local plugins, by row: `raw[i, row]`."""
+
+    def __init__(self, plugins: Sequence[ScorePlugin], weights: Sequence[int], columns: "Columns") -> None:
+        self.plugins = plugins
+        self._weights = weights
+        self.version = -1
+        self.raw = np.zeros((len(plugins), len(columns.generation)), np.int64)
+        self.final = [i for i, plugin in enumerate(plugins) if not hasattr(plugin, "normalize_score")]
+        """Indices of the plugins whose raw score is final but for the weight."""
+        self.final_total = np.zeros(len(columns.generation), np.int64)
+        """Their weighted sum, by row."""
+        self.in_range = True
+        """No final score was ever outside 0..100."""
+
+    def refresh(self, state: CycleState, pod: Pod, snapshot: "Snapshot") -> None:
+        columns = snapshot.columns
+        if self.version == columns.version:
+            return
+        rows, node_rows = _moved(columns, self.version)
+        if len(self.final_total) < len(columns.generation):
+            more = len(columns.generation) - len(self.final_total)
+            self.raw = np.concatenate([self.raw, np.zeros((len(self.plugins), more), np.int64)], axis=1)
+            self.final_total = np.concatenate([self.final_total, np.zeros(more, np.int64)])
+        for i, plugin in enumerate(self.plugins):
+            due = node_rows if _score_locality(plugin) == Locality.NODE else rows
+            if len(due):
+                raw = call_score(plugin, state, pod, RowView(snapshot, due))
+                self.raw[i, due] = raw
+                if i in self.final and (raw.min() < 0 or raw.max() > MAX_NODE_SCORE):
+                    self.in_range = False
+        if len(rows) and self.final:
+            self.final_total[rows] = sum(self.raw[i, rows] * self._weights[i] for i in self.final)
+        self.version = columns.version
+
+
+class KeptResults:
+    """Everything kept for one spec on the columns of one snapshot."""
+
+    def __init__(self) -> None:
+        self._filters: dict[tuple[Any, ...], KeptFilters] = {}
+        self._scores: dict[tuple[Any, ...], KeptScores] = {}
+
+    def filters(
+        self, plugins: tuple[FilterPlugin, ...], state: CycleState, pod: Pod, snapshot: "Snapshot"
+    ) -> KeptFilters:
+        """The verdicts of these plugins, as of now."""
+        key = (plugins, *(_key(plugin, snapshot) for plugin in plugins))
+        kept = self._filters.get(key)
+        if kept is None:
+            # A key that moved on makes the results under the old one worthless.
+            self._filters = {k: v for k, v in self._filters.items() if k[0] != plugins}
+            kept = self._filters[key] = KeptFilters(plugins, snapshot.columns)
+        kept.refresh(state, pod, snapshot)
+        return kept
+
+    def scores(
+        self,
+        plugins: tuple[ScorePlugin, ...],
+        weights: Sequence[int],
+        state: CycleState,
+        pod: Pod,
+        snapshot: "Snapshot",
+    ) -> KeptScores:
+        """The raw scores of these plugins, as of now."""
+        key = (plugins, *(_key(plugin, snapshot) for plugin in plugins))
+        kept = self._scores.get(key)
+        if kept is None:
+            self._scores = {k: v for k, v in self._scores.items() if k[0] != plugins}
+            kept = self._scores[key] = KeptScores(plugins, weights, snapshot.columns)
+        kept.refresh(state, pod, snapshot)
+        return kept
+
+
+class KeptBySpec:
+    """The results kept for the specs seen last, on each snapshot apart (rows are numbered by snapshot)."""
+
+    def __init__(self, specs: int = _SPECS) -> None:
+        self._specs = specs
+        self._by_columns: WeakKeyDictionary[Columns, OrderedDict[PodSpec, KeptResults]] = WeakKeyDictionary()
+
+    def of(self, spec: PodSpec, snapshot: "Snapshot") -> KeptResults:
+        by_spec = self._by_columns.get(snapshot.columns)
+        if by_spec is None:
+            by_spec = self._by_columns[snapshot.columns] = OrderedDict()
+        kept = by_spec.get(spec)
+        if kept is None:
+            kept = by_spec[spec] = KeptResults()
+            if len(by_spec) > self._specs:
+                by_spec.popitem(last=False)
+        else:
+            by_spec.move_to_end(spec)
+        return kept
+
+
+def _key(plugin: object, snapshot: "Snapshot") -> Any:
+    locality_key = getattr(plugin, "locality_key", None)
+    return None if locality_key is None else locality_key(snapshot)
+
+
+def _filter_locality(plugin: FilterPlugin) -> str | None:
+    return getattr(plugin, "filter_locality", None)
+
+
+def _score_locality(plugin: ScorePlugin) -> str | None:
+    return getattr(plugin, "score_locality", None)
+
+
+def _moved(columns: "Columns", version: int) -> tuple[Rows, Rows]:
+    """Live rows that changed after the version, and those of them whose node object did."""
+    if version >= 0:
+        changed = columns.changed_since(version)
+        if len(changed) <= _FEW_ROWS:
+            names = columns.names
+            rows = np.array([row for row in changed.tolist() if names[row]], np.intp)
+            return rows, rows[columns.node_generation[rows] > version]
+    return columns.order, columns.order

@@ -1,0 +1,56 @@
+"""Names of plugins and how to make them."""
+
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import entry_points
+from typing import Any
+
+from schedcache.framework.handle import Handle
+from schedcache.framework.interface import Plugin
+
+PluginFactory = Callable[[Any, Handle], Plugin]
+"""Called as `factory(args, handle)`: a plugin class, or a function that makes a plugin."""
+
+ENTRY_POINT_GROUP = "schedcache.plugins"
+
+
+class RegistryError(ValueError):
+    """A plugin name that is taken, or a package whose plugin cannot be loaded."""
+
+
+class Registry(Mapping[str, PluginFactory]):
+    """Plugin name -> factory."""
+
+    def __init__(self, factories: Mapping[str, PluginFactory] | None = None) -> None:
+        self._factories = dict(factories or {})
+
+    def __getitem__(self, name: str) -> PluginFactory:
+        return self._factories[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._factories)
+
+    def __len__(self) -> int:
+        return len(self._factories)
+
+    def register(self, name: str, factory: PluginFactory) -> None:
+        """Add a plugin. Raises RegistryError when the name is taken."""
+        if name in self._factories:
+            raise RegistryError(f"a plugin named {name!r} is registered already")
+        self._factories[name] = factory
+
+    def register_entry_points(self) -> list[str]:
+        """Add the plugins of all installed packages (entry point group `schedcache.plugins`); returns their names.
+
+        The entry point's name is the plugin's name in the configuration. Raises RegistryError, naming the package.
+        """
+        names = []
+        for entry_point in entry_points(group=ENTRY_POINT_GROUP):
+            try:
+                factory = entry_point.load()
+            except Exception as error:
+                raise RegistryError(
+                    f"plugin {entry_point.name!r} ({entry_point.value}) cannot be loaded: {error}"
+                ) from error
+            self.register(entry_point.name, factory)
+            names.append(entry_point.name)
+        return names

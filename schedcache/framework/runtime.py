@@ -1,0 +1,336 @@
+"""The framework of one profile: makes its plugins and calls them (kube-scheduler's frameworkImpl and schedulePod, 1.37).
+
+All nodes are considered for every pod, a column at a time; percentageOfNodesToScore has nothing to do here.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+
+from schedcache.config.defaults import POINTS, default_plugin_names
+from schedcache.config.types import KubeSchedulerProfile, Plugins, PluginSet
+from schedcache.framework.diagnosis import Diagnosis, FitError, Ids, NodeStatuses, NoNodesError, PluginError
+from schedcache.framework.filtering import FilterChain, FilterOutcome
+from schedcache.framework.handle import Handle
+from schedcache.framework.interface import CycleState, PreEnqueuePlugin
+from schedcache.framework.kept import KeptBySpec, KeptResults
+from schedcache.framework.lifecycle import Lifecycle
+from schedcache.framework.per_node import PerNodeFilter, PerNodeScore
+from schedcache.framework.plugin_calls import failed
+from schedcache.framework.plugin_sets import PluginSetError, enabled_names, expand, score_weights
+from schedcache.framework.pre_filtering import PreFilterOutcome, run_pre_filter
+from schedcache.framework.registry import Registry
+from schedcache.framework.row_view import Rows, RowView
+from schedcache.framework.scoring import ScoreChain, ScoreTable
+from schedcache.framework.status import Code, Status
+from schedcache.framework.waiting_pods import WaitingPods
+from schedcache.model import Pod
+from schedcache.ports import ALL, WILDCARD
+from schedcache.queue.hints import HintRegistration
+from schedcache.queue.queued_pod import QueuedPodInfo
+
+if TYPE_CHECKING:
+    from schedcache.cache import Snapshot
+
+Nominated = Callable[[str], Sequence[Pod]]
+"""Node name -> the pods nominated to it."""
+
+_QUEUEING_POINTS = ("pre_enqueue", "pre_filter", "filter", "reserve", "permit")
+
+
+class ScheduleResult(NamedTuple):
+    """Where the pod goes. `scores` is None where there was but one feasible node, which no one had to score."""
+
+    node_name: str
+    state: CycleState
+    feasible_count: int
+    evaluated_count: int
+    scores: ScoreTable | None = None
+
+
+class Feasibility(NamedTuple):
+    """Which rows of `view` passed all filters, nominated pods taken into account."""
+
+    outcome: FilterOutcome
+    feasible: Rows
+    refused: Mapping[int, Status]
+    """Positions that fail when the pods nominated to them count as running there."""
+
+    @property
+    def view(self) -> RowView:
+        return self.outcome.view
+
+    def check(self, pod: Pod) -> None:
+        """Raises PluginError where a plugin answered with an error."""
+        faults = (self.outcome.fault(), *self.refused.values())
+        fault = next((status for status in faults if status is not None and not status.rejected), None)
+        if fault is not None:
+            raise PluginError(pod, fault.plugin, "filter", fault.message)
+
+    def statuses(self) -> tuple[Ids, list[Status | None]]:
+        """For each position the index of its first failure in the table, 0 = passed. Ask before the snapshot moves on."""
+        ids, table = self.outcome.statuses()
+        for position, status in self.refused.items():
+            ids[position] = len(table)
+            table.append(status)
+        return ids, table
+
+
+class Framework(Lifecycle):
+    """The plugins of one profile. Raises PluginSetError for a profile that does not make sense.
+
+    `profile` has its defaults filled in (`schedcache.config.profile_with_defaults`).
+    """
+
+    def __init__(
+        self,
+        profile: KubeSchedulerProfile,
+        registry: Registry,
+        handle: Handle,
+        waiting_pods: WaitingPods | None = None,
+    ) -> None:
+        self.profile = profile
+        self.scheduler_name = profile.scheduler_name or ""
+        self.handle = replace(handle, scheduler_name=self.scheduler_name, framework=self)
+        sets = profile.plugins or Plugins()
+        self.missing = default_plugin_names() - registry.keys()
+        sets = _without(sets, self.missing)
+        self.plugins = self._make(sets, profile, registry)
+        points = expand(sets, self.plugins)
+        super().__init__(points, waiting_pods or WaitingPods())
+        self.points = points
+        self.queue_sort: Callable[[QueuedPodInfo], Any] = self._only(points["queue_sort"]).sort_key
+        if not points["bind"]:
+            raise PluginSetError(f"profile {self.scheduler_name!r} needs at least one bind plugin")
+        self._filters = FilterChain([_columnar(p, PerNodeFilter) for p in points["filter"]])
+        scoring = [_columnar(p, PerNodeScore) for p in points["score"]]
+        self._scores = ScoreChain(points["pre_score"], scoring, score_weights(sets, scoring))
+        self._kept = KeptBySpec()
+
+    def _make(self, sets: Plugins, profile: KubeSchedulerProfile, registry: Registry) -> dict[str, Any]:
+        args = {config.name: config.args for config in profile.plugin_config or ()}
+        plugins: dict[str, Any] = {}
+        for name in enabled_names(sets):
+            if name not in registry:
+                raise PluginSetError(f"profile {self.scheduler_name!r}: there is no plugin {name!r}")
+            plugins[name] = registry[name](args.get(name), self.handle)
+        return plugins
+
+    def _only(self, queue_sort: Sequence[Any]) -> Any:
+        if len(queue_sort) != 1:
+            raise PluginSetError(
+                f"profile {self.scheduler_name!r} needs one queue sort plugin, it has {len(queue_sort)}"
+            )
+        return queue_sort[0]
+
+    # ---- what the queue and the event source need to know
+
+    def pre_enqueue_plugins(self) -> list[tuple[str, Callable[[Pod], bool]]]:
+        """Plugin name and whether it holds a pod back."""
+        return [(plugin.name, partial(_holds, plugin)) for plugin in self.points["pre_enqueue"]]
+
+    def queueing_hints(self) -> list[HintRegistration]:
+        """What may help a pod that a plugin rejected; a plugin that registers nothing hopes for any event."""
+        able = {id(p): p for point in _QUEUEING_POINTS for p in self.points[point]}
+        hints = []
+        for plugin in able.values():
+            if not hasattr(plugin, "events_to_register"):
+                hints.append(HintRegistration(plugin.name, WILDCARD, (ALL,)))
+                continue
+            hints += [
+                HintRegistration(plugin.name, e.resource, e.actions, e.hint, e.by_shape)
+                for e in plugin.events_to_register()
+            ]
+        return hints
+
+    def kinds(self) -> set[str]:
+        """Kinds beside Pod and Node whose objects the plugins read."""
+        return {kind for plugin in self.plugins.values() for kind in getattr(plugin, "kinds", ())}
+
+    def unsupported(self, pod: Pod) -> str:
+        """Why this scheduler cannot place such a pod at all, "" where it can."""
+        if pod.spec.resource_claims:
+            return "pod uses resource claims (spec.resourceClaims), and this scheduler does not allocate devices"
+        if pod.spec.has_scheduling_group:
+            return "pod belongs to a scheduling group, and this scheduler places pods one by one"
+        if self.missing:
+            spec = pod.spec
+            needs = {
+                "PodTopologySpread": bool(spec.topology_spread),
+                "InterPodAffinity": spec.has_pod_affinity,
+                "VolumeBinding": any(v.claim_name for v in pod.volumes),
+            }
+            absent = next((name for name, needed in needs.items() if needed and name in self.missing), None)
+            if absent is not None:
+                return f"pod needs plugin {absent}, which this build does not have"
+        return ""
+
+    # ---- one attempt
+
+    def schedule(self, pod: Pod, snapshot: "Snapshot", nominated: Nominated, rng: random.Random) -> ScheduleResult:
+        """Find the node for a pod. Raises FitError (NoNodesError without nodes) or PluginError.
+
+        Among nodes with the same highest score `rng` decides, each being equally likely.
+        """
+        if not snapshot.num_nodes:
+            raise NoNodesError(pod, snapshot)
+        state = CycleState()
+        pre_filter = self.run_pre_filter(state, pod, snapshot)
+        if pre_filter.status is not None:
+            raise FitError(pod, self.diagnose(snapshot, pre_filter), state)
+        kept = self._kept.of(pod.spec, snapshot)
+        found = self._own_nominated_node(state, pod, snapshot, nominated)
+        if found is None:
+            found = self.run_filters(state, pod, self.candidates(snapshot, pre_filter), nominated, kept)
+            found.check(pod)
+        feasible = found.feasible
+        if not len(feasible):
+            raise FitError(pod, self.diagnose(snapshot, pre_filter, found), state)
+        view = found.view if len(feasible) == len(found.view) else found.view.take(feasible)
+        if len(feasible) == 1:
+            return ScheduleResult(view.name(0), state, 1, len(found.view))
+        scores = self.run_scores(state, pod, view, kept)
+        best = scores.best()
+        chosen = best[rng.randrange(len(best))] if len(best) > 1 else best[0]
+        return ScheduleResult(view.name(chosen), state, len(feasible), len(found.view), scores)
+
+    def run_pre_filter(self, state: CycleState, pod: Pod, snapshot: "Snapshot") -> PreFilterOutcome:
+        """Raises PluginError."""
+        return run_pre_filter(self.points["pre_filter"], state, pod, snapshot)
+
+    @staticmethod
+    def candidates(snapshot: "Snapshot", pre_filter: PreFilterOutcome) -> RowView:
+        """The rows that PreFilter left to look at, in node list order."""
+        columns = snapshot.columns
+        if pre_filter.node_names is None:
+            return RowView(snapshot, columns.order)
+        wanted = np.zeros(len(columns.generation), np.bool_)
+        wanted[[columns.row_of[name] for name in pre_filter.node_names if name in columns.row_of]] = True
+        return RowView(snapshot, columns.order[wanted[columns.order]])
+
+    def run_filters(
+        self, state: CycleState, pod: Pod, view: RowView, nominated: Nominated, kept: KeptResults | None = None
+    ) -> Feasibility:
+        """All filters on all rows of the view. Raises PluginError when a plugin raises; see `Feasibility.check` too.
+
+        Where pods of at least the pod's priority are nominated, it must fit both with them and without them; with them
+        comes first. `kept` is for views without pods added or removed.
+        """
+        refused = self._refused_by_nominated(state, pod, view, nominated)
+        outcome = self._filters.run(state, pod, view, kept)
+        feasible = outcome.feasible
+        if refused:
+            feasible = feasible[~np.isin(feasible, list(refused))]
+        return Feasibility(outcome, feasible, refused)
+
+    def run_scores(self, state: CycleState, pod: Pod, view: RowView, kept: KeptResults | None = None) -> ScoreTable:
+        """PreScore and Score for the rows of the view, all of them feasible. Raises PluginError."""
+        return self._scores.run(state, pod, view, kept)
+
+    def diagnose(
+        self, snapshot: "Snapshot", pre_filter: PreFilterOutcome, found: Feasibility | None = None
+    ) -> Diagnosis:
+        """Why the pod is not on this or that node; `found` is None where PreFilter rejected it."""
+        order = snapshot.columns.order
+        narrowed_by = frozenset(pre_filter.narrowed_by)
+        if found is None:
+            statuses = NodeStatuses(snapshot, order, np.ones(len(order), np.intp), (None, pre_filter.status))
+            status = pre_filter.status
+            return Diagnosis(len(order), statuses, pre_filter_status=status, unschedulable_plugins=narrowed_by)
+        ids, table = found.statuses()
+        if len(found.view) < len(order):
+            rest = np.full(len(order), len(table), np.intp)
+            looked_at = np.zeros(len(snapshot.columns.generation), np.bool_)
+            looked_at[found.view.rows] = True
+            rest[looked_at[order]] = ids
+            ids, table = rest, [*table, pre_filter.absent_status()]
+        return Diagnosis(len(order), NodeStatuses(snapshot, order, ids, table), unschedulable_plugins=narrowed_by)
+
+    def run_post_filter(
+        self, state: CycleState, pod: Pod, snapshot: "Snapshot", rejected: NodeStatuses
+    ) -> tuple[str | None, Status]:
+        """The node to nominate ("": clear the nomination, None: leave it alone) and what came of it (RunPostFilterPlugins)."""
+        node_name: str | None = None
+        reasons: list[str] = []
+        first = ""
+        for plugin in self.points["post_filter"]:
+            try:
+                found, status = plugin.post_filter(state, pod, snapshot, rejected)
+            except Exception as error:  # noqa: BLE001  plugins are foreign code; the fault becomes the outcome
+                text = str(failed(pod, plugin.name, "post_filter", error))
+                return None, Status(Code.ERROR, (text,), plugin.name)
+            if status.code is Code.SUCCESS:
+                return found, status
+            if not status.rejected:
+                return None, Status(Code.ERROR, status.reasons, plugin.name)
+            if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                return found, Status(status.code, status.reasons, plugin.name)
+            node_name = node_name if found is None else found
+            reasons += status.reasons
+            first = first or plugin.name
+        return node_name, Status(Code.UNSCHEDULABLE, tuple(reasons), first)
+
+    def _own_nominated_node(
+        self, state: CycleState, pod: Pod, snapshot: "Snapshot", nominated: Nominated
+    ) -> Feasibility | None:
+        """The node that preemption made room on is tried first, alone; None when there is none or the pod does not fit."""
+        row = snapshot.columns.row_of.get(pod.nominated_node_name) if pod.nominated_node_name else None
+        if row is None:
+            return None
+        try:
+            found = self.run_filters(state, pod, RowView(snapshot, np.array([row], np.intp)), nominated)
+        except PluginError:
+            # As in kube-scheduler: the look at all nodes that follows meets the same fault, or can do without the node.
+            return None
+        return found if len(found.feasible) else None
+
+    def _refused_by_nominated(
+        self, state: CycleState, pod: Pod, view: RowView, nominated: Nominated
+    ) -> dict[int, Status]:
+        guests = self._nominated_guests(pod, view, nominated)
+        if not guests:
+            return {}
+        positions = np.array(sorted(guests), np.intp)
+        crowded = view.take(positions)
+        for i, position in enumerate(positions.tolist()):
+            for guest in guests[position]:
+                crowded.add_pod(i, guest)
+        ids, table = self._filters.run(state, pod, crowded).statuses()
+        failures = (
+            (position, table[number]) for position, number in zip(positions.tolist(), ids.tolist(), strict=True)
+        )
+        return {position: status for position, status in failures if status is not None}
+
+    def _nominated_guests(self, pod: Pod, view: RowView, nominated: Nominated) -> dict[int, list[Pod]]:
+        """Position -> pods nominated there that the pod must yield to."""
+        guests: dict[int, list[Pod]] = {}
+        row_of = view.columns.row_of
+        rows: dict[int, list[Pod]] = {}
+        for name in self.handle.nominator.nominated_nodes():
+            row = row_of.get(name)
+            pods = [p for p in nominated(name) if p.priority >= pod.priority and p.uid != pod.uid]
+            if row is not None and pods:
+                rows[row] = pods
+        if rows:
+            for position in np.flatnonzero(np.isin(view.rows, list(rows))).tolist():
+                guests[position] = rows[int(view.rows[position])]
+        return guests
+
+
+def _without(sets: Plugins, names: frozenset[str]) -> Plugins:
+    def kept(found: PluginSet) -> PluginSet:
+        return replace(found, enabled=[p for p in found.enabled or () if p.name not in names])
+
+    return Plugins(**{point: kept(getattr(sets, point)) for point in POINTS})
+
+
+def _holds(plugin: PreEnqueuePlugin, pod: Pod) -> bool:
+    return plugin.pre_enqueue(pod) is not None
+
+
+def _columnar(plugin: Any, adapter: Callable[[Any], Any]) -> Any:
+    return adapter(plugin) if getattr(plugin, "per_node", False) else plugin

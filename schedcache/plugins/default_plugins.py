@@ -1,0 +1,39 @@
+"""The registry of the default plugins."""
+
+from typing import Any
+
+from schedcache.framework.registry import Registry
+from schedcache.plugins.default_binder import DefaultBinder
+from schedcache.plugins.dynamic_resources import DynamicResources
+from schedcache.plugins.image_locality import ImageLocality
+from schedcache.plugins.node_affinity import NodeAffinity
+from schedcache.plugins.node_declared_features import NodeDeclaredFeatures
+from schedcache.plugins.node_name import NodeName
+from schedcache.plugins.node_ports import NodePorts
+from schedcache.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from schedcache.plugins.node_resources_fit import NodeResourcesFit
+from schedcache.plugins.node_unschedulable import NodeUnschedulable
+from schedcache.plugins.priority_sort import PrioritySort
+from schedcache.plugins.scheduling_gates import SchedulingGates
+from schedcache.plugins.taint_toleration import TaintToleration
+
+_DEFAULT: tuple[type[Any], ...] = (
+    DefaultBinder,
+    DynamicResources,
+    ImageLocality,
+    NodeAffinity,
+    NodeDeclaredFeatures,
+    NodeName,
+    NodePorts,
+    NodeResourcesBalancedAllocation,
+    NodeResourcesFit,
+    NodeUnschedulable,
+    PrioritySort,
+    SchedulingGates,
+    TaintToleration,
+)
+
+
+def default_registry() -> Registry:
+    """kube-scheduler's in-tree plugins, under their upstream names."""
+    return Registry({plugin.name: plugin for plugin in _DEFAULT})

@@ -1,0 +1,59 @@
+"""DynamicResources: known by name so that profiles may mention it; pods with resource claims are refused before it is asked."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from schedcache.framework.diagnosis import NodeStatuses
+from schedcache.framework.filtering import passing
+from schedcache.framework.handle import Handle
+from schedcache.framework.interface import CycleState, Scores, Verdicts
+from schedcache.framework.row_view import RowView
+from schedcache.framework.status import SKIP, Code, Status, unschedulable
+from schedcache.model import Pod
+
+if TYPE_CHECKING:
+    from schedcache.cache import Snapshot
+
+_STATE_KEY = "DynamicResources"
+
+
+class DynamicResources:
+    """Filters nothing and scores 0.
+
+    Its PostFilter needs what its PreFilter prepared, as in kube-scheduler: where another plugin's PreFilter ended the
+    attempt before its turn, it fails with "not found" and keeps preemption from running.
+    """
+
+    name = "DynamicResources"
+
+    def __init__(self, _args: Any, _handle: Handle) -> None:
+        pass
+
+    @staticmethod
+    def pre_filter(state: CycleState, _pod: Pod, _snapshot: "Snapshot") -> Status | None:
+        state[_STATE_KEY] = True
+        return SKIP
+
+    @staticmethod
+    def filter(_state: CycleState, _pod: Pod, view: RowView) -> Verdicts:
+        return passing(len(view))
+
+    @staticmethod
+    def post_filter(
+        state: CycleState,
+        _pod: Pod,
+        _snapshot: "Snapshot",
+        _rejected: NodeStatuses,
+    ) -> tuple[str | None, Status]:
+        if _STATE_KEY not in state:
+            return None, Status(Code.ERROR, ("not found",))
+        return None, unschedulable()
+
+    @staticmethod
+    def pre_score(_state: CycleState, _pod: Pod, _view: RowView) -> Status | None:
+        return SKIP
+
+    @staticmethod
+    def score(_state: CycleState, _pod: Pod, view: RowView) -> Scores:
+        return np.zeros(len(view), np.int64)

@@ -1,0 +1,70 @@
+"""NodeResourcesBalancedAllocation: how much more evenly the node's resources are used with the pod than without."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from schedcache.config.plugin_args import NodeResourcesBalancedAllocationArgs
+from schedcache.framework.handle import Handle
+from schedcache.framework.interface import MAX_NODE_SCORE, CycleState, Locality, Scores
+from schedcache.framework.row_view import Amounts, RowView
+from schedcache.framework.status import SKIP, Status
+from schedcache.model import Pod
+from schedcache.plugins.resource_scores import asked_for, uses
+
+Floats = npt.NDArray[np.float64]
+_HALF = MAX_NODE_SCORE // 2
+
+
+class NodeResourcesBalancedAllocation:
+    """Scores 50 to 100, about 75 where the balance stays; skipped for pods that ask for none of the resources."""
+
+    name = "NodeResourcesBalancedAllocation"
+    score_locality = Locality.ROW
+
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, _handle: Handle) -> None:
+        self._resources = (args or NodeResourcesBalancedAllocationArgs()).resources
+
+    def pre_score(self, _state: CycleState, pod: Pod, _view: RowView) -> Status | None:
+        asks = any(asked_for(resource.name, pod.spec, implied=False) for resource in self._resources)
+        return None if asks else SKIP
+
+    def score(self, _state: CycleState, pod: Pod, view: RowView) -> Scores:
+        found = uses(self._resources, pod.spec, view, implied=False)
+        capacities = [use.allocatable for use in found]
+        after = _balance([use.requested for use in found], capacities, len(view))
+        before = _balance([use.allocated for use in found], capacities, len(view))
+        return _HALF + (_HALF + after - before) // 2
+
+
+def _balance(used: Sequence[Amounts], capacities: Sequence[Amounts], size: int) -> Scores:
+    """100 for equal shares, less the standard deviation of the shares that the row has."""
+    present = [capacity != 0 for capacity in capacities]
+    if all(has.all() for has in present):
+        shares = [np.minimum(u / capacity, 1.0) for u, capacity in zip(used, capacities, strict=True)]
+        return _scores(_deviation(shares, size))
+    # Rows are grouped by which resources they have, so that each group is computed as a whole.
+    result = np.zeros(size, np.int64)
+    groups = sum((has.astype(np.int64) << i for i, has in enumerate(present)), np.zeros(size, np.int64))
+    for group in np.unique(groups).tolist():
+        rows = np.flatnonzero(groups == group)
+        members = [i for i in range(len(used)) if group >> i & 1]
+        shares = [np.minimum(used[i][rows] / capacities[i][rows], 1.0) for i in members]
+        result[rows] = _scores(_deviation(shares, len(rows)))
+    return result
+
+
+def _deviation(shares: Sequence[Floats], size: int) -> Floats:
+    """The order of the additions is kube-scheduler's, and so is every last bit."""
+    if len(shares) < 2:
+        return np.zeros(size)
+    if len(shares) == 2:
+        return np.abs((shares[0] - shares[1]) / 2)
+    mean = sum(shares, np.zeros(size)) / len(shares)
+    squares = sum(((share - mean) * (share - mean) for share in shares), np.zeros(size))
+    return np.sqrt(squares / len(shares))
+
+
+def _scores(deviation: Floats) -> Scores:
+    return ((1 - deviation) * MAX_NODE_SCORE).astype(np.int64)

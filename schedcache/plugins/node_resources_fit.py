@@ -1,0 +1,150 @@
+"""NodeResourcesFit: room for the pod's requests, and how full the node would be."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from schedcache.config.plugin_args import NodeResourcesFitArgs, ScoringStrategy
+from schedcache.framework.filtering import failing, passing
+from schedcache.framework.handle import Handle
+from schedcache.framework.interface import CycleState, EventHint, Locality, Scores, Verdicts
+from schedcache.framework.row_view import RowView
+from schedcache.framework.status import Code, Status
+from schedcache.model import Node, Pod, PodSpec, Resource
+from schedcache.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
+from schedcache.plugins.resource_scores import (
+    ResourceUse,
+    least_allocated,
+    most_allocated,
+    requested_to_capacity_ratio,
+    uses,
+)
+from schedcache.plugins.shape_score import broken_line
+
+if TYPE_CHECKING:
+    from schedcache.cache import Snapshot
+
+_STATE_KEY = "PreFilterNodeResourcesFit"
+_TOO_MANY_PODS = "Too many pods"
+Mask = npt.NDArray[np.bool_]
+Strategy = Callable[[Sequence[ResourceUse], int], Scores]
+
+
+class NodeResourcesFit:
+    """Filters by exact requests, scores with 100m and 200Mi for containers that ask for nothing."""
+
+    name = "NodeResourcesFit"
+    filter_locality = Locality.ROW
+    score_locality = Locality.ROW
+
+    def __init__(self, args: NodeResourcesFitArgs | None, _handle: Handle) -> None:
+        args = args or NodeResourcesFitArgs()
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._resources = args.scoring_strategy.resources
+        self._strategy = _strategy(args.scoring_strategy)
+
+    @staticmethod
+    def pre_filter(state: CycleState, _pod: Pod, _snapshot: "Snapshot") -> Status | None:
+        state[_STATE_KEY] = True
+        return None
+
+    def filter(self, state: CycleState, pod: Pod, view: RowView) -> Verdicts:
+        """One bit a reason, one more for "not even on an empty node". Without its PreFilter it fails, as upstream's does."""
+        if _STATE_KEY not in state:
+            return failing(len(view), f'error reading "{_STATE_KEY}" from cycleState: not found')
+        checks = [(_TOO_MANY_PODS, view.pod_count() >= view.allowed_pods())]
+        beyond = np.zeros(len(view), np.bool_)
+        for name, amount in requested(pod.spec):
+            if self._ignores(name):
+                continue
+            capacity = view.allocatable(name)
+            lacking = capacity - view.requested(name) < amount
+            if lacking.any():
+                checks.append((f"Insufficient {name}", lacking))
+                beyond |= lacking & (capacity < amount)
+        return _verdicts(checks, beyond)
+
+    def score(self, _state: CycleState, pod: Pod, view: RowView) -> Scores:
+        return self._strategy(uses(self._resources, pod.spec, view, implied=True), len(view))
+
+    @staticmethod
+    def events_to_register() -> list[EventHint]:
+        return [
+            EventHint("AssignedPod", ("Delete",), _was_placed, by_shape=True),
+            EventHint("Node", ("Add", "UpdateNodeAllocatable"), _may_fit_node, by_shape=True),
+            EventHint("AssignedPod", ("UpdatePodScaleDown",), _frees_what_is_asked, by_shape=True),
+            EventHint("TargetPod", ("UpdatePodScaleDown",)),
+        ]
+
+    def _ignores(self, name: str) -> bool:
+        group, slash, _ = name.partition("/")
+        extended = bool(slash) and "kubernetes.io/" not in name
+        return extended and (name in self._ignored or group in self._ignored_groups)
+
+
+def requested(spec: PodSpec) -> Iterator[tuple[str, int]]:
+    """The resources that a pod asks for and how much, zeros left out."""
+    return ((name, amount) for name, amount in amounts(spec.requests.resource) if amount > 0)
+
+
+def amounts(resource: Resource) -> Iterator[tuple[str, int]]:
+    """Every amount of the vector by resource name; the number of pods is not among them."""
+    yield CPU, resource.milli_cpu
+    yield MEMORY, resource.memory
+    yield EPHEMERAL_STORAGE, resource.ephemeral_storage
+    yield from resource.scalar.items()
+
+
+def _verdicts(checks: Sequence[tuple[str, Mask]], beyond: Mask) -> Verdicts:
+    size = len(beyond)
+    if len(checks) == 1 and not checks[0][1].any():
+        return passing(size)
+    bits = beyond.astype(np.int64)
+    for i, (_, lacking) in enumerate(checks, 1):
+        bits |= lacking.astype(np.int64) << i
+    failed = np.flatnonzero(bits)
+    codes = np.zeros(size, np.int16)
+    kinds, numbers = np.unique(bits[failed], return_inverse=True)
+    codes[failed] = numbers + 1
+    table: list[Status | None] = [None]
+    for kind in kinds.tolist():
+        reasons = tuple(reason for i, (reason, _) in enumerate(checks, 1) if kind >> i & 1)
+        table.append(Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE if kind & 1 else Code.UNSCHEDULABLE, reasons))
+    return Verdicts(codes, table)
+
+
+def _strategy(strategy: ScoringStrategy) -> Strategy:
+    match strategy.type:
+        case "LeastAllocated":
+            return least_allocated
+        case "MostAllocated":
+            return most_allocated
+        case "RequestedToCapacityRatio" if strategy.requested_to_capacity_ratio is not None:
+            return requested_to_capacity_ratio(broken_line(strategy.requested_to_capacity_ratio.shape))
+    raise ValueError(f"NodeResourcesFit: no scoring strategy {strategy.type!r}")
+
+
+def _was_placed(_pod: Pod, deleted: Pod, _new: Pod | None) -> bool:
+    return bool(deleted.node_name or deleted.nominated_node_name)
+
+
+def _may_fit_node(pod: Pod, old: Node | None, new: Node) -> bool:
+    """Whether the pod fits on the node were it empty, and the node has more of something than it had."""
+    room = dict(amounts(new.allocatable))
+    asked = list(requested(pod.spec))
+    if new.allocatable.allowed_pod_number < 1 or any(room.get(name, 0) < amount for name, amount in asked):
+        return False
+    if old is None or new.allocatable.allowed_pod_number > old.allocatable.allowed_pod_number:
+        return True
+    before = dict(amounts(old.allocatable))
+    return any(room.get(name, 0) > before.get(name, 0) for name, _ in asked)
+
+
+def _frees_what_is_asked(pod: Pod, old: Pod, new: Pod) -> bool:
+    if not new.node_name:
+        return False
+    before, after = dict(amounts(old.requests.resource)), dict(amounts(new.requests.resource))
+    return any(before.get(name, 0) > after.get(name, 0) for name, _ in requested(pod.spec))

@@ -1,0 +1,48 @@
+"""NodeUnschedulable: cordoned nodes, unless the pod tolerates the cordon's taint."""
+
+from typing import Any
+
+import numpy as np
+
+from schedcache.framework.filtering import one_reason, passing
+from schedcache.framework.handle import Handle
+from schedcache.framework.interface import CycleState, EventHint, Locality, Verdicts
+from schedcache.framework.row_view import RowView
+from schedcache.framework.status import unresolvable
+from schedcache.model import Node, Pod, Taint
+from schedcache.model.taints import NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE, tolerated
+
+_CORDON = Taint(TAINT_NODE_UNSCHEDULABLE, "", NO_SCHEDULE)
+_REASON = unresolvable("node(s) were unschedulable")
+
+
+class NodeUnschedulable:
+    """Looks at spec.unschedulable of the node."""
+
+    name = "NodeUnschedulable"
+    filter_locality = Locality.NODE
+
+    def __init__(self, _args: Any, _handle: Handle) -> None:
+        pass
+
+    @staticmethod
+    def filter(_state: CycleState, pod: Pod, view: RowView) -> Verdicts:
+        cordoned = view.columns.unschedulable[view.rows]
+        if not np.any(cordoned) or tolerated(_CORDON, pod.spec.tolerations):
+            return passing(len(view))
+        return one_reason(cordoned, _REASON)
+
+    @staticmethod
+    def events_to_register() -> list[EventHint]:
+        return [
+            EventHint("Node", ("Add", "UpdateNodeTaint"), _uncordoned, by_shape=True),
+            EventHint("TargetPod", ("UpdatePodToleration",), _tolerates_cordon),
+        ]
+
+
+def _uncordoned(_pod: Pod, old: Node | None, new: Node) -> bool:
+    return not new.unschedulable and (old is None or old.unschedulable)
+
+
+def _tolerates_cordon(_pod: Pod, _old: Pod | None, new: Pod) -> bool:
+    return tolerated(_CORDON, new.spec.tolerations)
