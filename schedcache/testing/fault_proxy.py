@@ -13,11 +13,14 @@ from typing import Self
 import aiohttp
 import msgspec
 from aiohttp import web
+from multidict import CIMultiDict
 from yarl import URL
 
+from schedcache.testing.api_client import JSON
 from schedcache.testing.control_plane import ControlPlane
 from schedcache.testing.faults import (
     FINAL_FAULTS,
+    LINE_FAULTS,
     Answer,
     Cut,
     Delay,
@@ -31,6 +34,7 @@ from schedcache.testing.faults import (
     status_object,
 )
 
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 HOP_BY_HOP = frozenset({"connection", "content-length", "host", "keep-alive", "transfer-encoding", "upgrade"})
 LARGEST_BODY_BYTES = 2**24
 
@@ -187,8 +191,13 @@ class FaultProxy:
             return web.Response(status=0)
 
     async def _watch(self, received: web.Request, request: Request, faults: list[Fault]) -> web.StreamResponse:
+        # Events must be told apart: kube-apiserver 1.37 compresses watches that begin with the initial events.
+        headers = _end_to_end(request.headers)
+        headers["Accept-Encoding"] = "identity"
+        if any(isinstance(fault, LINE_FAULTS) for fault in faults):
+            headers["Accept"] = headers.get("Accept", JSON).replace(PROTOBUF, JSON)
         try:
-            upstream = await self._upstream.get(self._target(received.rel_url), headers=_end_to_end(request.headers))
+            upstream = await self._upstream.get(self._target(received.rel_url), headers=headers)
         except aiohttp.ClientError:
             return _reset(received)
         async with upstream:
@@ -198,7 +207,7 @@ class FaultProxy:
             response = web.StreamResponse(headers=_end_to_end(upstream.headers))
             response.enable_chunked_encoding()
             await response.prepare(received)
-            json_lines = "protobuf" not in upstream.headers.get("Content-Type", "")
+            json_lines = PROTOBUF not in upstream.headers.get("Content-Type", "")
             stream = WatchStream(request, response, faults, json_lines=json_lines)
             self.watches.append(stream)
             try:
@@ -233,8 +242,8 @@ async def _pump(upstream: aiohttp.ClientResponse, stream: WatchStream) -> Cut:
             await passing
 
 
-def _end_to_end(headers: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in headers.items() if key.lower() not in HOP_BY_HOP}
+def _end_to_end(headers: Mapping[str, str]) -> CIMultiDict[str]:
+    return CIMultiDict({key: value for key, value in headers.items() if key.lower() not in HOP_BY_HOP})
 
 
 def _answer(fault: Answer) -> web.Response:

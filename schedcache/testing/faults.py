@@ -164,6 +164,8 @@ class Rewrite:
 
 Fault = Answer | Reset | Hang | LoseResponse | Delay | Cut | Inject | Hold | Rewrite
 STREAM_FAULTS = (Cut, Inject, Hold, Rewrite)
+LINE_FAULTS = (Inject, Rewrite)
+"""Those that need JSON: a client that asks for protobuf, as Go's do, is given JSON then, and takes it."""
 FINAL_FAULTS = (Answer, Reset, Hang, LoseResponse)
 
 
@@ -264,7 +266,7 @@ class WatchStream:
         """Put a line in now, between two events; once it is released if it is held.
 
         Raises:
-            ValueError: the watch is not JSON: Go clients ask for protobuf.
+            ValueError: the watch is protobuf, which Go's clients ask for; a rule with Inject would have made it JSON.
         """
         if not self._json_lines:
             raise ValueError("lines can be put into JSON watches only")

@@ -154,7 +154,7 @@ class FakeKubelet:
             except (aiohttp.ClientError, TimeoutError):
                 await asyncio.sleep(RECONNECT_SECONDS)
             except ApiStatusError as error:
-                if error.status in (404, 409):
+                if _is_gone(error):
                     return
                 if not _is_passing(error):
                     raise
@@ -164,10 +164,15 @@ class FakeKubelet:
 
     async def _set_status(self, pod: JSONObject, status: JSONObject) -> JSONObject:
         metadata = pod["metadata"]
-        # The UID makes the API server refuse, with 409, to write to another pod of the same name.
+        # The UID makes the API server refuse, with 422, to write to another pod of the same name.
         only_this = {"metadata": {"uid": metadata["uid"]}} if "uid" in metadata else {}
         path, body = f"{pod_path(pod)}/status", {**only_this, "status": status}
         return await self._client.patch(path, body, content_type=STRATEGIC_MERGE_PATCH)
+
+
+def _is_gone(error: ApiStatusError) -> bool:
+    """Whether the pod is not there any more, though another may have its name."""
+    return error.status in (404, 409) or (error.status == 422 and "metadata.uid" in error.message)
 
 
 def _is_passing(error: ApiStatusError) -> bool:

@@ -48,7 +48,8 @@ async def through(proxy, cluster):
 class Watch:
     """Lines of a watch of pods as they come, in a task of its own."""
 
-    def __init__(self, client):
+    def __init__(self, client, accept="application/json"):
+        self.headers = {"Accept": accept}
         self.lines = []
         self.client = client
         self.error = None
@@ -64,7 +65,8 @@ class Watch:
     async def read(self):
         session = self.client._open_session
         try:
-            async with session.get(PODS, params={"watch": "1"}, timeout=aiohttp.ClientTimeout(total=None)) as response:
+            endless = aiohttp.ClientTimeout(total=None)
+            async with session.get(PODS, params={"watch": "1"}, headers=self.headers, timeout=endless) as response:
                 assert response.status == 200
                 async for line in response.content:
                     self.lines.append(line)
@@ -295,6 +297,14 @@ async def test_a_watch_is_passed_event_by_event(proxy, through, cluster):
         assert stream.request.path == PODS
 
 
+async def test_a_watch_with_initial_events_is_passed_event_by_event(proxy, through, cluster):
+    await cluster.make_pods(40)
+    initial = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    proxy.add(Cut(after_events=41))
+    events = [kind async for kind, _ in through.watch(PODS, "", **initial)]
+    assert events == ["ADDED"] * 40 + ["BOOKMARK"]
+
+
 async def test_a_client_that_hangs_up_ends_the_watch_at_the_server(proxy, through, cluster):
     async with Watch(through):
         await open_watch(proxy)
@@ -453,6 +463,22 @@ async def test_a_proxy_that_closes_ends_what_is_open(cluster):
             await watch.ended()
             with pytest.raises(aiohttp.ClientError):
                 await asyncio.wait_for(hanging, 5)
+
+
+async def test_protobuf_watches_pass_and_are_json_where_lines_are_changed(proxy, through, cluster):
+    protobuf = "application/vnd.kubernetes.protobuf, */*"
+    await cluster.make_pods(2)
+    async with Watch(through, protobuf) as watch:
+        stream = await open_watch(proxy)
+        await watch.got(2)
+        assert b"".join(watch.lines)[4:].startswith(b"\n\x05ADDED")
+        with pytest.raises(ValueError, match="JSON watches only"):
+            await stream.inject(b"{}")
+    proxy.add(Inject(b"{}"))
+    async with Watch(through, protobuf) as watch:
+        await watch.got(3)
+        assert watch.lines[0] == b"{}\n"
+        assert [json.loads(line)["type"] for line in watch.lines[1:]] == ["ADDED", "ADDED"]
 
 
 def test_protobuf_watches_are_cut_between_frames():

@@ -104,3 +104,12 @@ async def test_it_survives_a_restart_of_the_api_server(cluster):
             await asyncio.to_thread(servers.start_api_server)
         await cluster.bind(pods[1], "node-0")
         await reach(cluster, pod_0="Succeeded", late_0="Running")
+
+
+async def test_a_late_write_does_not_reach_the_next_pod_of_that_name(cluster):
+    [old] = await bound(cluster, 1)
+    await cluster.delete("/api/v1/namespaces/default/pods/pod-0", grace_seconds=0)
+    await bound_again(cluster)
+    kubelet = FakeKubelet(cluster, run_for=lambda _: 0.0)
+    await kubelet._run({**old, "status": {"phase": "Pending"}})
+    assert await phases(cluster) == {"pod-0": "Pending"}
