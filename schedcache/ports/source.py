@@ -46,5 +46,8 @@ class EventSource(Protocol):
     def resource_versions(self) -> Mapping[str, str]:
         """Kind -> the resourceVersion up to which its changes have been delivered."""
 
+    def ages(self) -> Mapping[str, float]:
+        """Kind -> seconds since the server was last heard on it, inf for never."""
+
     def request_rebuild(self, reason: str) -> None:
         """Read every kind afresh and call `on_rebuild`; soon, once for any number of requests."""

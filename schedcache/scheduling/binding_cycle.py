@@ -1,7 +1,8 @@
 """The binding cycle: from an assumed pod to a bound one (kube-scheduler's bindingCycle, 1.37), beside the scheduling of others."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 import structlog
 
@@ -15,7 +16,7 @@ from schedcache.scheduling.state import SchedulingState
 Sleep = Callable[[float], Awaitable[object]]
 
 MAX_BINDING = 128
-"""Bind requests under way, beyond which no further pod is scheduled: what waits there would be decided on old news."""
+"""Pods on their way to be bound, beyond which no further one is scheduled: bind requests would only queue up."""
 _FIRST_LOOK_AGAIN = 1.0
 _LAST_LOOK_AGAIN = 30.0
 _log = structlog.get_logger(__name__)
@@ -32,7 +33,7 @@ class _Running:
 
 
 class BindingCycles:
-    """Runs binding cycles as tasks. Pods that wait on Permit or PreBind do not count against the bound, bind requests do."""
+    """Runs binding cycles as tasks, a bounded number at a time; pods that wait on Permit or in PreBind do not count."""
 
     def __init__(
         self,
@@ -68,6 +69,7 @@ class BindingCycles:
 
     def start(self, decision: Decision) -> None:
         """Bind the decided pod in the background. However that ends, cache and queue hear of it."""
+        self._enter()
         task = asyncio.get_running_loop().create_task(self._cycle(decision))
         self._running[decision.pod.uid] = _Running(task)
 
@@ -107,6 +109,7 @@ class BindingCycles:
             else:
                 self._fail(d, Failure.of_status(status))
         finally:
+            self._leave()
             self._state.queue.done(d.info.popped_uid)
             self._running.pop(d.pod.uid, None)
 
@@ -117,29 +120,40 @@ class BindingCycles:
                 return status
         # From here on no event can help the pod: a failure is an error, and is retried after backoff whatever happened.
         self._state.queue.done(d.info.popped_uid)
-        status = await d.framework.run_pre_bind(d.cycle_state, d.pod, d.node_name)
-        if status is not None:
-            return status
+        if d.framework.points["pre_bind"]:
+            with self._aside():
+                status = await d.framework.run_pre_bind(d.cycle_state, d.pod, d.node_name)
+            if status is not None:
+                return status
         if self._running[d.pod.uid].abandoned:
             raise ApiError("the pod changed between the decision and its binding")
-        return await self._bind(d)
+        return await d.framework.run_bind(d.cycle_state, d.pod, d.node_name)
 
     async def _wait_on_permit(self, d: Decision) -> Status | None:
         since = self._state.clock()
-        status = await d.framework.wait_on_permit(d.pod)
+        with self._aside():
+            status = await d.framework.wait_on_permit(d.pod)
         result = "Success" if status is None else status.code.label
         self._state.metrics.permit_wait(result, self._state.clock() - since)
         return status
 
-    async def _bind(self, d: Decision) -> Status | None:
+    def _enter(self) -> None:
         self._binding += 1
-        if self._binding >= self._max_binding:
+        if not self.has_room():
             self._room.clear()
+
+    def _leave(self) -> None:
+        self._binding -= 1
+        self._room.set()
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """A wait during which the pod does not count against the bound: it may last minutes."""
+        self._leave()
         try:
-            return await d.framework.run_bind(d.cycle_state, d.pod, d.node_name)
+            yield
         finally:
-            self._binding -= 1
-            self._room.set()
+            self._enter()
 
     def _bound(self, d: Decision) -> None:
         state, info, pod = self._state, d.info, d.pod
@@ -161,7 +175,8 @@ class BindingCycles:
         """The bind may have succeeded: only the API server knows. Until it answers, the pod keeps its room."""
         delay = _FIRST_LOOK_AGAIN
         while (truth := await self._reader.look(d.pod)) is Truth.NO_ANSWER and not self._reader.is_settled(d.pod):
-            await self._sleep(delay)
+            with self._aside():
+                await self._sleep(delay)
             delay = min(2 * delay, _LAST_LOOK_AGAIN)
         if truth is Truth.BOUND or self._is_ours_now(d):
             self._bound(d)

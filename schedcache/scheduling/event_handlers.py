@@ -52,7 +52,7 @@ class EventHandlers:
     def on_update(self, kind: str, old: KubernetesObject, new: KubernetesObject) -> None:
         self._apply(kind, UPDATE, self._update, old, new)
 
-    def on_delete(self, kind: str, obj: KubernetesObject, *, missed: bool) -> None:  # noqa: ARG002  a late delete is handled like any other: what is held here decides
+    def on_delete(self, kind: str, obj: KubernetesObject, *, missed: bool) -> None:
         self._apply(kind, DELETE, self._delete, obj)
 
     def on_synced(self, kind: str) -> None:

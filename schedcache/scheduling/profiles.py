@@ -1,0 +1,64 @@
+"""Profiles and the queue that serves them all."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from schedcache.cache import ClusterObjects
+from schedcache.config import KubeSchedulerProfile
+from schedcache.framework import Framework, Handle, PluginSetError, Registry, WaitingPods
+from schedcache.model import Pod
+from schedcache.ports import Binder
+from schedcache.queue import QueueMetrics, SchedulingQueue, priority_sort
+from schedcache.queue.nominator import PodLister
+
+
+class _LateNominator:
+    """The queue's nominations, for plugins that are made before the queue: that one needs their hints."""
+
+    queue: SchedulingQueue | None = None
+
+    def nominated_nodes(self) -> Collection[str]:
+        return self.queue.nominated_nodes() if self.queue is not None else ()
+
+    def nominated_pods_for_node(self, node_name: str) -> Sequence[Pod]:
+        return self.queue.nominated_pods_for_node(node_name) if self.queue is not None else ()
+
+
+def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, all by keyword
+    profiles: Iterable[KubeSchedulerProfile],
+    registry: Registry,
+    *,
+    objects: ClusterObjects,
+    binder: Binder,
+    pod_lister: PodLister,
+    clock: Callable[[], float],
+    initial_backoff: float = 1.0,
+    max_backoff: float = 10.0,
+    max_in_unschedulable: float = 300.0,
+    queue_metrics: QueueMetrics | None = None,
+) -> tuple[dict[str, Framework], SchedulingQueue]:
+    """Frameworks by scheduler name, and their queue. Times are seconds; `profiles` have their defaults filled in.
+
+    Raises PluginSetError for a profile that does not make sense, or two that sort the queue differently.
+    """
+    nominator = _LateNominator()
+    handle = Handle(cluster_objects=objects, nominator=nominator, binder=binder)
+    waiting_pods = WaitingPods()
+    frameworks = {
+        profile.scheduler_name or "": Framework(profile, registry, handle, waiting_pods) for profile in profiles
+    }
+    sorts = {framework.points["queue_sort"][0].name: framework.queue_sort for framework in frameworks.values()}
+    if len(sorts) > 1:
+        raise PluginSetError(f"profiles share one queue and must sort it alike, they have {', '.join(sorted(sorts))}")
+    queue = SchedulingQueue(
+        clock=clock,
+        initial_backoff=initial_backoff,
+        max_backoff=max_backoff,
+        max_in_unschedulable=max_in_unschedulable,
+        hints={name: framework.queueing_hints() for name, framework in frameworks.items()},
+        pre_enqueue={name: framework.pre_enqueue_plugins() for name, framework in frameworks.items()},
+        pod_lister=pod_lister,
+        metrics=queue_metrics,
+        queue_sort=next(iter(sorts.values()), priority_sort),
+    )
+    nominator.queue = queue
+    return frameworks, queue

@@ -1,0 +1,1 @@
+"""What a running scheduler answers over HTTP: probes, metrics, the dump."""

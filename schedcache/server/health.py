@@ -1,0 +1,49 @@
+"""What `/livez` and `/readyz` say, and why."""
+
+from collections.abc import Callable, Iterable
+
+from aiohttp import web
+
+Check = Callable[[], str]
+"""Returns what is wrong, "" if nothing is."""
+
+
+class Health:
+    """Named checks. Healthy is only what every check says it is; there is no answer by default.
+
+    `livez` asks whether a restart would help, `readyz` whether this process does its work at this moment. An API server
+    that does not answer is no reason to restart, and every reason not to be ready.
+    """
+
+    def __init__(self, livez: Iterable[tuple[str, Check]], readyz: Iterable[tuple[str, Check]]) -> None:
+        self._livez = dict(livez)
+        self._readyz = {**self._livez, **dict(readyz)}
+
+    def live(self) -> dict[str, str]:
+        """Each check of `/livez` with what it found wrong, "" for nothing."""
+        return {name: check() for name, check in self._livez.items()}
+
+    def ready(self) -> dict[str, str]:
+        """Each check of `/readyz`, those of `/livez` included."""
+        return {name: check() for name, check in self._readyz.items()}
+
+    def routes(self) -> list[web.RouteDef]:
+        """`/livez` and `/readyz`: 200 or 500, and with `?verbose` or where something is wrong each check on a line."""
+
+        async def livez(request: web.Request) -> web.Response:
+            return _answer("livez", self.live(), request)
+
+        async def readyz(request: web.Request) -> web.Response:
+            return _answer("readyz", self.ready(), request)
+
+        return [web.get("/livez", livez), web.get("/readyz", readyz)]
+
+
+def _answer(name: str, found: dict[str, str], request: web.Request) -> web.Response:
+    """As kube-scheduler writes it (apiserver's healthz package), but with the reason on the line of a failed check."""
+    healthy = not any(found.values())
+    if healthy and "verbose" not in request.query:
+        return web.Response(text="ok")
+    lines = [f"[-]{check} failed: {problem}" if problem else f"[+]{check} ok" for check, problem in found.items()]
+    lines.append(f"{name} check {'passed' if healthy else 'failed'}")
+    return web.Response(text="\n".join(lines) + "\n", status=200 if healthy else 500)

@@ -1,0 +1,137 @@
+"""kube-scheduler's metrics (1.37), under its names, on a registry of our own."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_MOST_ATTEMPTS_TOLD = 15
+
+
+def exponential_buckets(start: float, factor: float, count: int) -> Sequence[float]:
+    """`count` upper bounds, each `factor` times the one before."""
+    return [start * factor**i for i in range(count)]
+
+
+_ATTEMPT_SECONDS = exponential_buckets(0.001, 2, 15)
+_SLI_SECONDS = exponential_buckets(0.01, 2, 20)
+_EVENT_SECONDS = exponential_buckets(0.0001, 2, 12)
+_HINT_SECONDS = exponential_buckets(0.00001, 1.5, 20)
+
+
+class PrometheusMetrics:
+    """Implements `schedcache.ports.Metrics` and `schedcache.queue.QueueMetrics`.
+
+    What is only a state (sizes, ages) is read when scraped: see `schedcache.server.state_metrics`. Children of labelled
+    metrics are looked up once and kept, since a look-up costs more than the counting.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        attempts = self._counter("schedule_attempts", "Attempts to schedule a pod, by result.", "result", "profile")
+        seconds = self._histogram(
+            "scheduling_attempt_duration_seconds",
+            "Time of an attempt, binding included.",
+            _ATTEMPT_SECONDS,
+            "result",
+            "profile",
+        )
+        self._attempts = cache(lambda result, profile: attempts.labels(result, profile).inc)
+        self._attempt_seconds = cache(lambda result, profile: seconds.labels(result, profile).observe)
+        self.scheduling_algorithm: Callable[[float], None] = self._histogram(
+            "scheduling_algorithm_duration_seconds", "Time of the search for a node.", _ATTEMPT_SECONDS
+        ).observe
+        sli = self._histogram(
+            "pod_scheduling_sli_duration_seconds",
+            "Time from a pod's first attempt to its binding, by the number of attempts.",
+            _SLI_SECONDS,
+            "attempts",
+        )
+        self._sli = cache(lambda attempts: sli.labels(attempts).observe)
+        self._pod_attempts = self._histogram(
+            "pod_scheduling_attempts", "Attempts that a pod took.", exponential_buckets(1, 2, 5)
+        ).observe
+        events = self._histogram(
+            "event_handling_duration_seconds", "Time to apply an event to cache and queue.", _EVENT_SECONDS, "event"
+        )
+        self._events = cache(lambda event: events.labels(event).observe)
+        permit = self._histogram("permit_wait_duration_seconds", "Wait on Permit.", _ATTEMPT_SECONDS, "result")
+        self._permit = cache(lambda result: permit.labels(result).observe)
+        self._define_queue_metrics()
+        self._define_repairs()
+
+    def _define_queue_metrics(self) -> None:
+        incoming = self._counter("queue_incoming_pods", "Pods that entered a queue, by event.", "queue", "event")
+        self._incoming = cache(lambda queue, event: incoming.labels(queue, event).inc)
+        in_flight = self._gauge(
+            "inflight_events", "Events kept for pods in flight, and those pods (PodPopped).", "event"
+        )
+        self._in_flight = cache(lambda event: in_flight.labels(event).inc)
+        hints = self._histogram(
+            "queueing_hint_execution_duration_seconds",
+            "Time of a queueing hint, by its answer.",
+            _HINT_SECONDS,
+            "plugin",
+            "event",
+            "hint",
+        )
+        self._hints = cache(lambda plugin, event, hint: hints.labels(plugin, event, hint).observe)
+        self._after_flush = self._counter(
+            "pod_scheduled_after_flush", "Pods woken by the time limit alone, so that some event was missed."
+        ).inc
+
+    def _define_repairs(self) -> None:
+        self._doubts = self._counter(
+            "bind_doubts", "Live reads of pods whose binding was uncertain, by what they showed.", "outcome"
+        )
+        self._cache_errors = self._counter("cache_errors", "Contradictions between cache and events, by kind.", "kind")
+        self._rebuilt = self._counter("cache_rebuilds", "Times that cache and queue were made afresh from the API.")
+        self._malformed = self._counter("malformed_objects", "Objects left out since they cannot be read.", "kind")
+
+    def schedule_attempt(self, profile: str, result: str, seconds: float) -> None:
+        self._attempts(result, profile)()
+        self._attempt_seconds(result, profile)(seconds)
+
+    def pod_scheduled(self, attempts: int, sli_seconds: float | None) -> None:
+        self._pod_attempts(attempts)
+        if sli_seconds is not None:
+            self._sli(str(attempts) if attempts < _MOST_ATTEMPTS_TOLD else "15+")(sli_seconds)
+
+    def event_handled(self, event: str, seconds: float) -> None:
+        self._events(event)(seconds)
+
+    def permit_wait(self, result: str, seconds: float) -> None:
+        self._permit(result)(seconds)
+
+    def bind_doubt(self, outcome: str) -> None:
+        self._doubts.labels(outcome).inc()
+
+    def cache_error(self, kind: str) -> None:
+        self._cache_errors.labels(kind).inc()
+
+    def rebuilt(self) -> None:
+        self._rebuilt.inc()
+
+    def malformed_object(self, kind: str) -> None:
+        self._malformed.labels(kind).inc()
+
+    def queue_incoming_pods(self, queue: str, event: str) -> None:
+        self._incoming(queue, event)()
+
+    def inflight_events(self, event: str, delta: int) -> None:
+        self._in_flight(event)(delta)
+
+    def queueing_hint(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        self._hints(plugin, event, hint)(seconds)
+
+    def pod_scheduled_after_flush(self, profile: str) -> None:
+        self._after_flush()
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"scheduler_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"scheduler_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
+        return Histogram(f"scheduler_{name}", text, labels, registry=self.registry, buckets=buckets)

@@ -1,0 +1,373 @@
+"""Binding: what comes back from the API server, and what must be true afterwards."""
+
+import pytest
+
+from schedcache.framework import Status, unschedulable
+from schedcache.framework.status import Code
+from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
+from tests.scheduling.world import World, make_pod, raises, settle
+
+REFUSED = ApiError("the server refused", status=422)
+UNKNOWN = OutcomeUnknownError("time-out")
+
+
+async def test_a_refused_bind_is_undone_told_and_tried_again_with_backoff():
+    async with World() as world:
+        world.add_node("n1", "1")
+        world.api.before_bind.append(raises(REFUSED))
+        world.api.create("a", cpu="1")
+        await settle()
+        assert world.requested("n1") == 0
+        assert [info.pod.uid for info in world.queue.error_backoff_pods()] == ["a"]
+        (_, condition, nominated) = world.recorder.patches[0]
+        assert (condition.status, condition.reason, condition.message) == (
+            "False",
+            "SchedulerError",
+            "the server refused",
+        )
+        assert nominated is None
+        assert world.recorder.reasons("a") == ["FailedScheduling"]
+        await world.clock.advance(3)
+        assert world.api.node_of("a") == "n1"
+        assert world.api.reads == 0
+        world.check_at_rest()
+
+
+async def test_a_pod_that_waits_for_the_room_of_a_failed_bind_is_woken():
+    """kubernetes/kubernetes#122444."""
+    async with World() as world:
+        world.add_node("n1", "1")
+
+        async def late_refusal(pod, node):
+            await world.clock.sleep(2)
+            raise REFUSED
+
+        world.api.before_bind.append(late_refusal)
+        world.api.create("a", cpu="1", priority=1)
+        await settle()
+        world.api.create("b", cpu="1")
+        await settle()
+        assert [info.pod.uid for info in world.queue.unschedulable_pods()] == ["b"]
+        await world.clock.advance(3.5)
+        assert world.api.node_of("b") == "n1"
+        assert world.api.node_of("a") == ""
+
+
+@pytest.mark.parametrize("error", [UNKNOWN, ConflictError("already assigned", status=409)])
+async def test_a_bind_that_went_through_in_spite_of_its_answer_is_confirmed_by_a_read(error):
+    async with World() as world:
+        world.add_node("n1")
+        world.api.watching = False
+        world.api.after_bind.append(raises(error))
+        world.api.create("a")
+        world.api.deliver()
+        await settle()
+        assert world.metrics.doubts == ["bound"]
+        assert world.cache.dump().assumed_pods == frozenset()
+        assert world.requested("n1") == 100
+        assert world.recorder.reasons("a") == ["Scheduled"]
+        world.api.deliver()  # the watch brings the same at last
+        await world.clock.advance(60)
+        assert world.api.posts == [("a", "n1")]
+        world.check_at_rest()
+
+
+async def test_bug_9_a_confirmation_that_overtakes_the_error_keeps_the_pod():
+    """kubernetes/kubernetes#101877: the write happened, its event came, then the call failed."""
+    async with World() as world:
+        world.add_node("n1")
+        world.api.after_bind.append(raises(ApiError("internal error", status=500)))
+        world.api.create("a")
+        await world.clock.advance(60)
+        assert world.api.posts == [("a", "n1")]
+        assert world.requested("n1") == 100
+        world.check_at_rest()
+
+
+async def test_a_bind_that_another_component_won_leaves_the_pod_there():
+    async with World() as world:
+        world.add_node("n1")
+        world.add_node("n2")
+        world.api.watching = False
+
+        def someone_else(pod, node):
+            world.api._bind(pod, "n2" if node == "n1" else "n1")
+
+        world.api.before_bind.append(someone_else)
+        world.api.create("a")
+        world.api.deliver()
+        await settle()
+        assert world.metrics.doubts == ["elsewhere"]
+        (_, ours) = world.api.posts[0]
+        assert world.requested(ours) == 0
+        world.api.deliver()
+        await world.clock.advance(60)
+        assert len(world.api.posts) == 1
+        world.check_at_rest()
+
+
+async def test_an_unknown_outcome_that_was_none_is_tried_again():
+    async with World() as world:
+        world.add_node("n1")
+        world.api.before_bind.append(raises(UNKNOWN))
+        world.api.create("a")
+        await settle()
+        assert world.metrics.doubts == ["unbound"]
+        assert world.requested("n1") == 0
+        await world.clock.advance(3)
+        assert world.api.node_of("a") == "n1"
+        world.check_at_rest()
+
+
+async def test_without_an_answer_the_pod_keeps_its_room_and_is_looked_at_less_and_less_often():
+    async with World() as world:
+        world.add_node("n1", "1")
+        world.api.watching = False
+        world.api.after_bind.append(raises(UNKNOWN))
+        world.api.on_get = [ApiError("down", status=503) for _ in range(200)]
+        world.api.create("a", cpu="1")
+        world.api.deliver()
+        await world.clock.advance(600)
+        assert world.requested("n1") == 1000
+        assert world.cache.dump().assumed_pods == {"a"}
+        assert 10 < world.api.reads < 30
+        world.api.on_get.clear()
+        await world.clock.advance(31)
+        assert world.cache.dump().assumed_pods == frozenset()
+        assert world.requested("n1") == 1000
+        assert world.recorder.reasons("a") == ["Scheduled"]
+        world.api.deliver()
+        world.check_at_rest()
+
+
+async def test_without_an_answer_the_watch_settles_it():
+    async with World() as world:
+        world.add_node("n1")
+        world.api.watching = False
+        world.api.after_bind.append(raises(UNKNOWN))
+        world.api.on_get = [ApiError("down", status=503) for _ in range(200)]
+        world.api.create("a")
+        world.api.deliver()
+        await world.clock.advance(20)
+        world.api.deliver()
+        await world.clock.advance(60)
+        assert world.recorder.reasons("a") == ["Scheduled"]
+        world.check_at_rest()
+
+
+async def test_404_drops_the_pod_once_the_watch_says_so_too():
+    async with World() as world:
+        world.add_node("n1")
+        world.api.watching = False
+        world.api.create("a")
+        world.api.deliver()
+        world.api.before_bind.append(lambda pod, node: world.api.delete("a"))
+        await settle()
+        assert world.requested("n1") == 0
+        world.api.deliver()
+        await world.clock.advance(60)
+        assert world.api.posts == [("a", "n1")]
+        assert world.queue.find("default", "a") is None
+        world.check_at_rest()
+
+
+async def test_404_for_a_pod_that_exists_does_not_lose_it():
+    async with World() as world:
+        world.add_node("n1")
+        world.api.before_bind.append(raises(NotFoundError("not found", status=404)))
+        world.api.create("a")
+        await world.clock.advance(3)
+        assert world.api.node_of("a") == "n1"
+        world.check_at_rest()
+
+
+async def test_a_pod_replaced_under_its_name_during_the_bind_is_scheduled_for_itself():
+    async with World() as world:
+        world.add_node("n1")
+
+        def replaced(pod, node):
+            world.api.delete("u1")
+            world.api.create("u2", "web-0")
+
+        world.api.before_bind.append(replaced)
+        world.api.create("u1", "web-0")
+        await world.clock.advance(5)
+        assert [uid for uid, _ in world.api.posts] == ["u1", "u2"]
+        assert world.api.node_of("u2") == "n1"
+        world.check_at_rest()
+
+
+@pytest.mark.parametrize("first_timestamp", [True, False])
+async def test_bug_10_a_pod_deleted_while_it_is_bound_frees_its_node_at_once(first_timestamp):
+    """kubernetes/kubernetes#134217."""
+    async with World() as world:
+        world.add_node("n1", "1")
+        world.api.before_bind.append(lambda pod, node: world.clock.sleep(5))
+        world.api.create("a", cpu="1")
+        await settle()
+        assert world.requested("n1") == 1000
+        if first_timestamp:
+            world.api.change("a", deletion_timestamp="2026-01-01T00:00:00Z")
+        else:
+            world.api.delete("a")
+        assert world.requested("n1") == 0
+        world.api.create("b", cpu="1")
+        await settle()
+        assert world.api.node_of("b") == "n1"
+        await world.clock.advance(30)
+        assert world.requested("n1") == 1000
+        assert [uid for uid, _ in world.api.posts] == ["a", "b"]
+        world.check_at_rest()
+
+
+async def test_a_pod_that_grows_before_its_bind_is_sent_is_not_bound_on_the_old_numbers():
+    """kubernetes/kubernetes#126891."""
+
+    class SlowPreBind:
+        name = "SlowPreBind"
+
+        def __init__(self, args, handle): ...
+
+        async def pre_bind(self, state, pod, node_name):
+            await world.clock.sleep(5)
+
+    world = World(extra={"SlowPreBind": SlowPreBind})
+    async with world:
+        world.add_node("n1", "4")
+        world.api.create("big", cpu="1500m", node="n1")
+        world.api.create("a", cpu="1")
+        await settle()
+        assert world.requested("n1") == 2500
+        world.api.change("a", requests=make_pod("x", "x", cpu="2").requests, shape=make_pod("a", "a", cpu="2").shape)
+        assert world.requested("n1") == 3500
+        await world.clock.advance(6)
+        assert world.api.posts == []
+        await world.clock.advance(20)
+        assert world.api.node_of("a") == "n1"
+        assert world.requested("n1") == 3500
+        world.check_at_rest()
+
+
+class Permit:
+    """Waits for ten seconds unless somebody says otherwise."""
+
+    name = "Permit"
+
+    def __init__(self, args, handle): ...
+
+    def permit(self, state, pod, node_name):
+        return Status(Code.WAIT), 10.0
+
+    def events_to_register(self):
+        return []
+
+
+async def test_a_pod_waits_on_permit_and_is_bound_when_allowed():
+    async with World(extra={"Permit": Permit}) as world:
+        world.add_node("n1")
+        world.api.create("a")
+        await settle()
+        assert world.api.posts == []
+        assert world.cache.dump().assumed_pods == {"a"}
+        world.scheduler.frameworks["schedcache"].waiting_pods.get("a").allow("Permit")
+        await settle()
+        assert world.api.posts == [("a", "n1")]
+        world.check_at_rest()
+
+
+async def test_a_pod_deleted_while_it_waits_on_permit_is_rejected():
+    async with World(extra={"Permit": Permit}) as world:
+        world.add_node("n1")
+        world.api.create("a")
+        await settle()
+        world.api.delete("a")
+        await settle()
+        assert world.requested("n1") == 0
+        assert world.api.posts == []
+        world.check_at_rest()
+
+
+async def test_a_pod_bound_elsewhere_while_it_waits_on_permit_is_left_there():
+    async with World(extra={"Permit": Permit}) as world:
+        world.add_node("n1")
+        world.api.create("a")
+        await settle()
+        world.add_node("n2")
+        world.api.change("a", node_name="n2")
+        await settle()
+        assert (world.requested("n1"), world.requested("n2")) == (0, 100)
+        assert world.api.posts == []
+        world.check_at_rest()
+
+
+async def test_a_reserve_that_refuses_is_undone_in_reverse_and_the_pod_waits_for_that_plugin():
+    calls = []
+
+    class Claims:
+        name = "Claims"
+
+        def __init__(self, args, handle): ...
+
+        def reserve(self, state, pod, node_name):
+            calls.append("reserve")
+            return unschedulable("no device left")
+
+        def unreserve(self, state, pod, node_name):
+            calls.append("unreserve")
+
+        def events_to_register(self):
+            return []
+
+    async with World(extra={"Claims": Claims}) as world:
+        world.add_node("n1")
+        world.api.create("a")
+        await world.clock.advance(60)
+        assert calls == ["reserve", "unreserve"]
+        (info,) = world.queue.unschedulable_pods()
+        assert info.unschedulable_plugins == {"Claims"}
+        assert world.recorder.events[-1][2] == "0/1 nodes are available: 1 no device left."
+        assert world.requested("n1") == 0
+
+
+async def test_a_plugin_that_raises_while_a_pod_is_reserved_leaks_nothing():
+    class Broken:
+        name = "Broken"
+
+        def __init__(self, args, handle): ...
+
+        def reserve(self, state, pod, node_name):
+            raise RuntimeError("out of order")
+
+        def unreserve(self, state, pod, node_name): ...
+
+    async with World(extra={"Broken": Broken}) as world:
+        world.add_node("n1")
+        world.api.create("a")
+        await settle()
+        assert world.requested("n1") == 0
+        assert [info.pod.uid for info in world.queue.error_backoff_pods()] == ["a"]
+
+
+async def test_bind_requests_are_bounded():
+    async with World(max_binding=3) as world:
+        world.add_node("n1", "100")
+        world.api.before_bind += [lambda pod, node: world.clock.sleep(5) for _ in range(20)]
+        for i in range(20):
+            world.api.create(f"p{i}")
+        await settle()
+        assert len(world.api.posts) <= 4
+        await world.clock.advance(60)
+        assert len(world.api.posts) == 20
+        world.check_at_rest()
+
+
+async def test_stopping_lets_binds_end_and_forgets_those_that_do_not():
+    world = World()
+    async with world:
+        world.add_node("n1")
+        world.api.before_bind.append(lambda pod, node: world.clock.sleep(5))
+        world.api.create("a")
+        await settle()
+        assert world.cache.dump().assumed_pods == {"a"}
+    assert world.cache.dump().assumed_pods == frozenset()
+    assert len(world.scheduler.bindings) == 0
