@@ -287,6 +287,10 @@ def _volumes(volumes: Iterable[wire.VolumeWire], pod_name: str) -> Iterable[Volu
 
 def _in_tree_source(v: wire.VolumeWire) -> Volume | None:
     """A volume of a type that names its device itself; the tuple is what makes two of them the same device."""
+    return _cloud_disk(v) or _network_device(v)
+
+
+def _cloud_disk(v: wire.VolumeWire) -> Volume | None:
     name = v.name or ""
     if (gce := v.gce_persistent_disk) is not None:
         return Volume(name, read_only=bool(gce.read_only), source_kind="gcePersistentDisk", source=(gce.pd_name or "",))
@@ -295,9 +299,17 @@ def _in_tree_source(v: wire.VolumeWire) -> Volume | None:
             name, read_only=bool(aws.read_only), source_kind="awsElasticBlockStore", source=(aws.volume_id or "",)
         )
     if (azure := v.azure_disk) is not None:
-        return Volume(name, source_kind="azureDisk", source=(azure.disk_name or "",))
+        disk = (azure.disk_name or "", azure.disk_uri or "", azure.kind or "")
+        return Volume(name, source_kind="azureDisk", source=disk)
     if (cinder := v.cinder) is not None:
         return Volume(name, source_kind="cinder", source=(cinder.volume_id or "",))
+    if (portworx := v.portworx_volume) is not None:
+        return Volume(name, source_kind="portworxVolume", source=(portworx.volume_id or "",))
+    return None
+
+
+def _network_device(v: wire.VolumeWire) -> Volume | None:
+    name = v.name or ""
     if (iscsi := v.iscsi) is not None:
         source = (iscsi.iqn or "", iscsi.target_portal or "", str(iscsi.lun or 0))
         return Volume(name, read_only=bool(iscsi.read_only), source_kind="iscsi", source=source)

@@ -47,6 +47,7 @@ class VolumeID(_Wire):
 class AzureDisk(_Wire):
     disk_name: str | None = None
     disk_uri: str | None = msgspec.field(name="diskURI", default=None)
+    kind: str | None = None
 
 
 class AzureFile(_Wire):

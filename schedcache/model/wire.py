@@ -167,9 +167,15 @@ class AWSElasticBlockStore(_Wire):
 
 class AzureDisk(_Wire):
     disk_name: str | None = None
+    disk_uri: str | None = msgspec.field(name="diskURI", default=None)
+    kind: str | None = None
 
 
 class Cinder(_Wire):
+    volume_id: str | None = msgspec.field(name="volumeID", default=None)
+
+
+class PortworxVolume(_Wire):
     volume_id: str | None = msgspec.field(name="volumeID", default=None)
 
 
@@ -207,6 +213,7 @@ class VolumeWire(_Wire):
     aws_elastic_block_store: AWSElasticBlockStore | None = None
     azure_disk: AzureDisk | None = None
     cinder: Cinder | None = None
+    portworx_volume: PortworxVolume | None = None
     iscsi: ISCSI | None = None
     rbd: RBD | None = None
     csi: InlineCSI | None = None

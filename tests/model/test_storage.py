@@ -122,7 +122,7 @@ def test_a_volume_without_node_affinity_differs_from_one_that_matches_no_node():
         ({"local": {"path": "/mnt/a"}}, ("local", ("/mnt/a",))),
         ({"gcePersistentDisk": {"pdName": "pd"}}, ("gcePersistentDisk", ("pd",))),
         ({"awsElasticBlockStore": {"volumeID": "vol-1"}}, ("awsElasticBlockStore", ("vol-1",))),
-        ({"azureDisk": {"diskName": "d", "diskURI": "/d"}}, ("azureDisk", ("d", "/d"))),
+        ({"azureDisk": {"diskName": "d", "diskURI": "/d"}}, ("azureDisk", ("d", "/d", ""))),
         ({"azureFile": {"secretName": "s", "shareName": "t"}}, ("azureFile", ("s", "t"))),
         ({"cinder": {"volumeID": "c"}}, ("cinder", ("c",))),
         ({"vsphereVolume": {"volumePath": "[ds] v"}}, ("vsphereVolume", ("[ds] v",))),
