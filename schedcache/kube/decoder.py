@@ -1,11 +1,15 @@
 """Bytes of a list or a watch to objects: page by page, line by line, each object on its own."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
 from schedcache.kube.kinds import HeldObject, Kind
 from schedcache.model import MalformedObjectError
+
+Source = msgspec.Raw | bytes | Mapping[str, Any]
+"""An object as JSON, or as Python values."""
 
 
 class Identity(NamedTuple):
@@ -130,23 +134,25 @@ def decode_event(line: bytes) -> tuple[str, msgspec.Raw]:
     return event.type, event.object
 
 
-def identify(raw: msgspec.Raw | bytes) -> Identity:
+def identify(found: Source) -> Identity:
     """Just enough of an object to say which one it is; empty texts where even that cannot be read."""
     try:
-        return _identity(_decode_identified(raw))
+        if isinstance(found, Mapping):
+            return _identity(msgspec.convert(found, _Identified))
+        return _identity(_decode_identified(found))
     except msgspec.DecodeError:
         return Identity("", "", "", "")
 
 
-def decode_object(kind: Kind, raw: msgspec.Raw | bytes) -> HeldObject:
+def decode_object(kind: Kind, found: Source) -> HeldObject:
     """One object. Raises MalformedObjectError, also for one without the identity that every stored object has."""
     try:
-        obj = kind.from_json(raw)
+        obj = kind.from_dict(found) if isinstance(found, Mapping) else kind.from_json(found)
     except MalformedObjectError:
         raise
     except Exception as error:
         # An object that nobody thought of must not stop the others, nor end the watch again and again.
-        raise MalformedObjectError(kind.name, identify(raw).name, "", f"reading it failed: {error!r}") from error
+        raise MalformedObjectError(kind.name, identify(found).name, "", f"reading it failed: {error!r}") from error
     if not obj.uid:
         raise MalformedObjectError(kind.name, obj.name, "metadata.uid", "expected a UID, found none")
     return obj

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
-from schedcache.kube.decoder import Identity, decode_object, identify
+from schedcache.kube.decoder import Identity, Source, decode_object, identify
 from schedcache.kube.kinds import HeldObject, Kind
 from schedcache.kube.stats import KindStats
 from schedcache.model import MalformedObjectError
@@ -14,6 +14,10 @@ from schedcache.ports import EventSink
 
 class SinkError(Exception):
     """The sink raised: what it holds is unknown from here on. The cause is the sink's exception."""
+
+    def __init__(self, kind: str, method: str, error: Exception) -> None:
+        self.kind = kind
+        super().__init__(f"{kind}: {method}: {error!r}")
 
 
 class Listing:
@@ -78,7 +82,7 @@ class ObjectStore:
         """The resourceVersion in which the object could not be read, "" if its newest state is the one held."""
         return self._unreadable.get(uid, "")
 
-    def read(self, raw: msgspec.Raw | bytes) -> HeldObject:
+    def read(self, raw: Source) -> HeldObject:
         """Decode one object. Raises MalformedObjectError."""
         started = self._timer()
         try:
@@ -137,7 +141,7 @@ class ObjectStore:
         try:
             self._sink.on_delete(self.kind.name, held, missed=missed)
         except Exception as error:
-            raise SinkError(f"{self.kind.name}: on_delete: {error!r}") from error
+            raise SinkError(self.kind.name, "on_delete", error) from error
         self.stats.apply_seconds += self._timer() - started
         return True
 
@@ -152,7 +156,7 @@ class ObjectStore:
         try:
             self._sink.on_malformed(self.kind.name, error)
         except Exception as failure:
-            raise SinkError(f"{self.kind.name}: on_malformed: {failure!r}") from failure
+            raise SinkError(self.kind.name, "on_malformed", failure) from failure
 
     def replace(self, listing: Listing) -> Iterator[None]:
         """Make what is held equal to the list: additions and changes first, then deletions; one for each step.
@@ -188,7 +192,7 @@ class ObjectStore:
         try:
             self._sink.on_synced(self.kind.name)
         except Exception as error:
-            raise SinkError(f"{self.kind.name}: on_synced: {error!r}") from error
+            raise SinkError(self.kind.name, "on_synced", error) from error
 
     def _listed(self, listing: Listing) -> set[str]:
         """UIDs of the list, those of unreadable objects included: their last readable state stays held."""
@@ -208,5 +212,5 @@ class ObjectStore:
         try:
             method(self.kind.name, *objects)
         except Exception as error:
-            raise SinkError(f"{self.kind.name}: {method.__name__}: {error!r}") from error
+            raise SinkError(self.kind.name, method.__name__, error) from error
         self.stats.apply_seconds += self._timer() - started

@@ -1,0 +1,49 @@
+"""Telling late news from new: which objects are known to be gone, and which of two states is the newer one."""
+
+import time
+from collections.abc import Callable
+from itertools import islice
+
+REMEMBERED_SECONDS = 600.0
+
+
+def is_newer(version: str, other: str) -> bool:
+    """Whether a resourceVersion is later than another of the same kind.
+
+    Since KEP-5504 (Kubernetes 1.35) resourceVersions are decimal numbers that may be compared within a kind. Of others,
+    as old or foreign API servers may give them, only equality is known, and different ones are taken for newer.
+    """
+    if version.isdecimal() and other.isdecimal():
+        return (len(version), version) > (len(other), other)
+    return version != other
+
+
+class Graveyard:
+    """UIDs of deleted objects, so that a late event does not bring one back; forgotten after ten minutes.
+
+    Attributes:
+        floor: resourceVersion of the last complete list: what it lacks and is not newer is gone.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.floor = ""
+        self._clock = clock
+        self._buried: dict[str, tuple[str, float]] = {}
+
+    def bury(self, uid: str, version: str) -> None:
+        """The object was deleted at, or not there at, that resourceVersion."""
+        now = self._clock()
+        for oldest, (_, at) in list(islice(self._buried.items(), 2)):
+            # Two leave for each one that comes, so the yard shrinks to what is recent.
+            if now - at > REMEMBERED_SECONDS:
+                del self._buried[oldest]
+        self._buried[uid] = version, now
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._buried
+
+    def covers(self, uid: str, version: str) -> bool:
+        """Whether a state of an object that is not held is from before its deletion."""
+        if uid in self._buried:
+            return not is_newer(version, self._buried[uid][0])
+        return bool(self.floor) and not is_newer(version, self.floor)

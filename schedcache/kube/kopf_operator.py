@@ -1,0 +1,237 @@
+"""A kopf operator that watches and writes nothing, in a thread with an event loop of its own.
+
+In its own loop, because kopf blocks it for seconds while it reads long lists, and cancels every task in it at its end.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import kopf
+import structlog
+
+from schedcache.kube.credentials import CredentialError, Credentials
+from schedcache.kube.kinds import Kind
+from schedcache.kube.lister import PAGE_LIMIT
+
+LOGIN_MINUTES = 10
+"""kopf logs in again after that long, which is what renews its token."""
+STOP_SECONDS = 10.0
+CLOSE_SECONDS = 0.1
+
+Deliver = Callable[[Kind, str | None, Mapping[str, Any]], None]
+"""Called in kopf's thread with an event's type (None: from a list) and its object."""
+
+log = structlog.get_logger()
+
+
+class KopfEndedError(Exception):
+    """kopf has given up; the cause is what it raised, if it raised anything."""
+
+
+class NoDiffBase(kopf.DiffBaseStorage):
+    """Remembers nothing of an object: nobody asks what has changed, and copying each body to find out is slow."""
+
+    def build(self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None) -> kopf.BodyEssence:
+        return kopf.BodyEssence()
+
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
+        return None
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        pass
+
+
+class NoProgress(kopf.ProgressStorage):
+    """Keeps no progress of handlers: the only handlers are `on.event`, which have none."""
+
+    def fetch(self, *, key: Any, body: kopf.Body) -> None:
+        return None
+
+    def store(self, *, key: Any, record: Any, body: kopf.Body, patch: kopf.Patch) -> None:
+        pass
+
+    def purge(self, *, key: Any, body: kopf.Body, patch: kopf.Patch) -> None:
+        pass
+
+    def touch(self, *, body: kopf.Body, patch: kopf.Patch, value: str | None) -> None:
+        pass
+
+    def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
+        return essence
+
+
+class KopfOperator:
+    """Runs kopf, again and again if asked to; for use within one event loop, while kopf has its own.
+
+    Args:
+        credentials: for kopf's login.
+        kinds: what to watch.
+        deliver: takes every event.
+        probe: what kopf's liveness endpoint answers, called in kopf's thread.
+        liveness_endpoint: URL to serve that at, such as `http://0.0.0.0:8080/healthz`; None for nowhere.
+
+    Raises:
+        CredentialError: the kubeconfig names a `tls-server-name`, which kopf cannot be told.
+    """
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        kinds: Iterable[Kind],
+        deliver: Deliver,
+        probe: Callable[[], Mapping[str, Any]],
+        liveness_endpoint: str | None = None,
+    ) -> None:
+        if credentials.access.server_hostname is not None:
+            raise CredentialError(f"{credentials.origin}: tls-server-name is not supported with kopf as event source")
+        self._credentials = credentials
+        self._kinds = tuple(kinds)
+        self._deliver = deliver
+        self._probe = probe
+        self._liveness_endpoint = liveness_endpoint
+        self._login_expires: datetime | None = None
+
+    async def run(self) -> None:
+        """Run kopf until it ends, which it does when the API server answers in a way it does not expect.
+
+        Raises KopfEndedError; when cancelled, kopf is stopped first.
+        """
+        run = _Run(self._operate)
+        try:
+            await run.ended()
+        finally:
+            await run.stop()
+
+    def register(self, registry: kopf.OperatorRegistry) -> None:
+        """Add the event handlers to a registry; none of them makes kopf write anything to an object."""
+        for kind in self._kinds:
+            kopf.on.event(kind.group, kind.version, kind.plural, id=f"schedcache-{kind.plural}", registry=registry)(
+                self._handler(kind)
+            )
+
+    def _handler(self, kind: Kind) -> Any:
+        deliver = self._deliver
+
+        # A value returned would be written to the object's status.
+        async def on_event(type: str | None, event: Mapping[str, Any], **_: Any) -> None:  # noqa: A002  kopf's keyword
+            deliver(kind, type, event["object"])
+
+        return on_event
+
+    async def _operate(self, stop: asyncio.Event) -> None:
+        registry = kopf.OperatorRegistry()
+        self.register(registry)
+        kopf.on.login(registry=registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=5)(self._login)
+        kopf.on.startup(registry=registry)(self._configure)
+        kopf.on.cleanup(registry=registry)(self._clean_up)
+        kopf.on.probe(id="schedcache", registry=registry, errors=kopf.ErrorsMode.PERMANENT)(self._answer_probe)
+        self._login_expires = None
+        await kopf.operator(
+            registry=registry,
+            standalone=True,
+            clusterwide=True,
+            stop_flag=stop,
+            liveness_endpoint=self._liveness_endpoint,
+        )
+
+    async def _configure(self, settings: kopf.OperatorSettings, **_: Any) -> None:
+        settings.posting.enabled = False
+        settings.scanning.disabled = True
+        settings.persistence.diffbase_storage = NoDiffBase()
+        settings.persistence.progress_storage = NoProgress()
+        # A whole list in one answer would take kopf gigabytes and block it for ten seconds and more.
+        settings.watching.chunk_size = PAGE_LIMIT
+        settings.queueing.idle_timeout = 1.0
+        settings.queueing.exit_timeout = 0.5
+        # It would kill the process when kopf takes long to stop.
+        settings.process.ultimate_exiting_timeout = None
+        for kind in self._kinds:
+            if kind.field_selector:
+                settings.watching.field_selectors[kind.group, kind.version, kind.plural] = kind.field_selector
+        # Two lines for each event otherwise.
+        logging.getLogger("kopf.objects").setLevel(logging.WARNING)
+        log.info("kopf starts", kinds=[kind.name for kind in self._kinds])
+
+    async def _clean_up(self, **_: Any) -> None:
+        log.info("kopf stops")
+
+    async def _answer_probe(self, **_: Any) -> Mapping[str, Any]:
+        return self._probe()
+
+    async def _login(self, **_: Any) -> kopf.ConnectionInfo:
+        now = datetime.now(UTC)
+        # Asked again before the time is up: the server has refused what kopf was given.
+        refused = self._login_expires is not None and now < self._login_expires
+        access = await asyncio.to_thread(self._credentials.reload if refused else self._credentials.refresh)
+        self._login_expires = now + timedelta(minutes=LOGIN_MINUTES)
+        scheme, _space, token = access.authorization.partition(" ")
+        return kopf.ConnectionInfo(
+            server=access.server,
+            ca_path=access.ca_file,
+            insecure=not access.verify,
+            scheme=scheme or None,
+            token=token or None,
+            certificate_path=access.certificate_file,
+            private_key_path=access.key_file,
+            proxy_url=access.proxy,
+            # Certificates do not change under way, and a new login breaks every stream.
+            expiration=self._login_expires if token else None,
+        )
+
+
+class _Run:
+    """One life of kopf's thread."""
+
+    def __init__(self, operate: Callable[[asyncio.Event], Any]) -> None:
+        self._operate = operate
+        self._loop = asyncio.get_running_loop()
+        self._end: asyncio.Future[BaseException | None] = self._loop.create_future()
+        self._started = threading.Event()
+        self._kopf_loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
+        self._thread.start()
+
+    async def ended(self) -> None:
+        """Wait for kopf's end. Raises KopfEndedError."""
+        error = await asyncio.shield(self._end)
+        raise KopfEndedError("kopf has ended" if error is None else f"kopf has given up: {error!r}") from error
+
+    async def stop(self) -> None:
+        """Ask kopf to stop and wait until it has."""
+        await asyncio.to_thread(self._started.wait, STOP_SECONDS)
+        if self._kopf_loop is not None and self._stop is not None:
+            with contextlib.suppress(RuntimeError):  # its loop is closed: it has ended by itself
+                self._kopf_loop.call_soon_threadsafe(self._stop.set)
+        await asyncio.wait([self._end], timeout=STOP_SECONDS)
+        if not self._end.done():
+            log.error("kopf did not stop in time; its thread is left behind", seconds=STOP_SECONDS)
+
+    def _run(self) -> None:
+        error: BaseException | None = None
+        try:
+            asyncio.run(self._main())
+        except BaseException as caught:  # noqa: BLE001  whatever ended the thread, the source has to learn of it
+            error = caught
+        finally:
+            self._started.set()
+            with contextlib.suppress(RuntimeError):  # the source's loop is closed: nobody is left to tell
+                self._loop.call_soon_threadsafe(self._tell, error)
+
+    def _tell(self, error: BaseException | None) -> None:
+        if not self._end.done():
+            self._end.set_result(error)
+
+    async def _main(self) -> None:
+        self._kopf_loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._started.set()
+        try:
+            await self._operate(self._stop)
+        finally:
+            # kopf closes its session as its last act; TLS connections need the loop a little longer to close.
+            await asyncio.sleep(CLOSE_SECONDS)

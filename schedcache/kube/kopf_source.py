@@ -1,0 +1,369 @@
+"""The EventSource on kopf, for those who run a kopf operator already; kept honest by sweeps."""
+
+import asyncio
+import contextlib
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+import structlog
+
+from schedcache.kube.decoder import identify
+from schedcache.kube.edges import FAILURES, ending_of
+from schedcache.kube.graveyard import Graveyard, is_newer
+from schedcache.kube.kinds import KINDS, Kind
+from schedcache.kube.kopf_operator import KopfOperator
+from schedcache.kube.lister import Lister
+from schedcache.kube.pacing import Backoff, TimeSlice
+from schedcache.kube.stats import KindStats, SourceStats
+from schedcache.kube.store import Listing, ObjectStore, SinkError
+from schedcache.kube.sweep import Findings, compare
+from schedcache.kube.transport import Transport
+from schedcache.model import MalformedObjectError
+from schedcache.ports import EventSink
+
+SWEEP_SECONDS = 60.0
+GRACE_SECONDS = 2.0
+GRACE_LOOKS = 20
+STALLED_SECONDS = 15.0
+"""If kopf's first list brings nothing new for that long, the rest is read without it."""
+STALE_SWEEPS = 3
+"""After so many sweeps in a row that found kopf behind, it is started again."""
+
+log = structlog.get_logger()
+
+
+class _Fed:
+    """What is known of one kind."""
+
+    def __init__(self, store: ObjectStore, lister: Lister, clock: Callable[[], float]) -> None:
+        self.store = store
+        self.lister = lister
+        self.graves = Graveyard(clock)
+        self.version = ""
+        self.synced = False
+        # Sweeps in a row that found kopf behind.
+        self.stale_sweeps = 0
+        self._clock = clock
+        self._held = 0
+        self._grew_at = clock()
+
+    def apply(self, type_: str | None, obj: Mapping[str, Any]) -> None:
+        """Apply one event, unless it is older than what is known already. Raises SinkError."""
+        store, graves = self.store, self.graves
+        identity = identify(obj)
+        uid, version = identity.uid, identity.resource_version
+        if type_ == "DELETED":
+            graves.bury(uid, version)
+            store.delete(uid, missed=False)
+        elif (held := store.get(uid)) is not None:
+            if not is_newer(version, held.resource_version):
+                return
+        elif graves.covers(uid, version):
+            return
+        if type_ != "DELETED":
+            try:
+                store.upsert(store.read(obj))
+            except MalformedObjectError as error:
+                store.malformed(identity, error)
+        self.advance(version)
+
+    def advance(self, version: str) -> None:
+        """Changes up to that resourceVersion have been delivered."""
+        if is_newer(version, self.version):
+            self.version = version
+
+    def listed(self, listing: Listing) -> None:
+        """A complete list has been applied: news older than it are none."""
+        self.graves.floor = listing.resource_version
+        self.advance(listing.resource_version)
+
+    def stalled(self) -> bool:
+        """Whether the first list has brought nothing new for long."""
+        if len(self.store) != self._held:
+            self._held, self._grew_at = len(self.store), self._clock()
+        return self._clock() - self._grew_at > STALLED_SECONDS
+
+    def still_gone(self, findings: Findings) -> list[str]:
+        """Those that kopf has not reported as deleted meanwhile."""
+        return [uid for uid in findings.gone if uid in self.store]
+
+    def still_behind(self, findings: Findings) -> list[str]:
+        """Those of which kopf has reported nothing meanwhile."""
+        found = []
+        for uid, version in findings.behind.items():
+            held = self.store.get(uid)
+            now = held.resource_version if held is not None else ""
+            if now == version and uid not in self.graves and not self.store.unreadable_version(uid):
+                found.append(uid)
+        return found
+
+
+class KopfSource:
+    """Keeps an EventSink in step with the API server through kopf; an EventSource.
+
+    kopf reports no deletions that happen while its watch is interrupted, and no end of its first list. A sweep, which
+    lists metadata only, finds both, and whatever else kopf misses. kopf runs in a thread; the sink is called from the
+    event loop that runs `run`, in the order in which events arrive from kopf.
+
+    Args:
+        transport: the way to the server, for sweeps and rebuilds; kopf gets its credentials.
+        sink: told of every change.
+        kinds: names from `KINDS`.
+        sweep_interval: seconds between sweeps; one comes at once after anything that looks like a gap.
+        grace: seconds that kopf is given to deliver what a sweep has found before the sweep puts it right.
+        liveness_endpoint: URL at which kopf answers probes, None for nowhere.
+        clock: seconds, monotonic.
+
+    Attributes:
+        stats: counters, by kind.
+
+    Raises:
+        ValueError: a kind that is not in `KINDS`.
+        CredentialError: credentials that kopf cannot use.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        sink: EventSink,
+        kinds: Iterable[str] = ("Pod", "Node"),
+        *,
+        sweep_interval: float = SWEEP_SECONDS,
+        grace: float = GRACE_SECONDS,
+        liveness_endpoint: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        names = tuple(dict.fromkeys(kinds))
+        if unknown := [name for name in names if name not in KINDS]:
+            raise ValueError(f"kinds: {', '.join(unknown)}: expected some of {', '.join(KINDS)}")
+        self._transport = transport
+        self._sink = sink
+        self._sweep_interval = sweep_interval
+        self._grace = grace
+        self._clock = clock
+        self._backoff = Backoff(random.Random(), clock)
+        self.stats = SourceStats(kinds={name: KindStats() for name in names})
+        self._fed: dict[str, _Fed] = {}
+        for name in names:
+            store = ObjectStore(KINDS[name], sink, self.stats.kinds[name])
+            self._fed[name] = _Fed(store, Lister(transport, store, clock), clock)
+        self._operator = KopfOperator(
+            transport.credentials, [KINDS[name] for name in names], self._arrive, self._probe, liveness_endpoint
+        )
+        self._operating: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # Filled in kopf's thread, emptied in the loop's.
+        self._arrivals: deque[tuple[Kind, str | None, Mapping[str, Any]]] = deque()
+        self._woken = threading.Event()
+        self._arrived = asyncio.Event()
+        # Whoever holds it changes stores: a full list must not interleave with events.
+        self._applying = asyncio.Lock()
+        self._sweep_wanted = asyncio.Event()
+        self._rebuild_wanted = asyncio.Event()
+        self._reliable = asyncio.Event()
+        self._reliable.set()
+
+    async def run(self) -> None:
+        """Feed the sink until cancelled. No answer of the server and no end of kopf ends it."""
+        self._loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as group:
+            for work in (self._operate, self._pump, self._sweep_for_ever, self._rebuild_for_ever):
+                group.create_task(self._for_ever(work), name=f"kopf source {work.__name__}")
+
+    def has_synced(self) -> bool:
+        """Whether the first complete list of every kind has been delivered."""
+        return all(fed.synced for fed in self._fed.values())
+
+    def resource_versions(self) -> Mapping[str, str]:
+        """Kind -> the latest resourceVersion of what was delivered.
+
+        kopf keeps the order of events of one object only, so events before it may still be on their way.
+        """
+        return {name: fed.version for name, fed in self._fed.items()}
+
+    def ages(self) -> Mapping[str, float]:
+        """Kind -> seconds since an event or a sweep's list came, inf for never."""
+        return {name: self._clock() - stats.last_heard for name, stats in self.stats.kinds.items()}
+
+    def request_rebuild(self, reason: str) -> None:
+        """Read every kind afresh and call `on_rebuild`; soon, once for any number of requests."""
+        self.stats.rebuilds[reason] += 1
+        self._rebuild_wanted.set()
+
+    async def _for_ever(self, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await work()
+            except SinkError as error:
+                log.exception("an event could not be applied", kind=error.kind)
+                self.stats.kinds[error.kind].sink_errors += 1
+                # Nothing more is applied until the sink has been filled afresh.
+                self._reliable.clear()
+                self.request_rebuild("sink error")
+            except Exception:
+                log.exception("a task of the kopf source crashed, starting it again", task=work.__name__)
+                for stats in self.stats.kinds.values():
+                    stats.crashes += 1
+                await asyncio.sleep(self._backoff.pause())
+
+    # In kopf's thread.
+
+    def _arrive(self, kind: Kind, type_: str | None, obj: Mapping[str, Any]) -> None:
+        self._arrivals.append((kind, type_, obj))
+        if not self._woken.is_set() and self._loop is not None:
+            self._woken.set()
+            self._loop.call_soon_threadsafe(self._arrived.set)
+
+    def _probe(self) -> Mapping[str, Any]:
+        return {name: {"synced": fed.synced, "held": len(fed.store)} for name, fed in self._fed.items()}
+
+    # In the loop's.
+
+    async def _operate(self) -> None:
+        """Run kopf, and run it again when it gives up or has been found wanting."""
+        operating = self._operating = asyncio.create_task(self._operator.run(), name="kopf")
+        try:
+            await asyncio.wait([operating])
+        finally:
+            operating.cancel()
+            await asyncio.wait([operating])
+        error = None if operating.cancelled() else operating.exception()
+        cause = error.__cause__ if error is not None else None
+        reason = "stale" if error is None else type(cause or error).__name__
+        self.stats.source_restarts[reason] += 1
+        log.warning("kopf has ended, starting it again", reason=reason, error=str(error))
+        # What happens until it runs again, it will not tell.
+        self._sweep_wanted.set()
+        await asyncio.sleep(self._backoff.pause())
+
+    async def _pump(self) -> None:
+        """Apply what has arrived, in slices."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            self._woken.clear()
+            while self._arrivals:
+                await self._reliable.wait()
+                async with self._applying:
+                    self._apply_slice()
+                await asyncio.sleep(0)
+
+    def _apply_slice(self) -> None:
+        time_slice = TimeSlice(self._clock)
+        while self._arrivals and not time_slice.over():
+            kind, type_, obj = self._arrivals.popleft()
+            fed, stats = self._fed[kind.name], self.stats.kinds[kind.name]
+            stats.watch_events[type_ or "LISTED"] += 1
+            stats.last_heard = stats.last_event = self._clock()
+            if type_ is None and fed.synced:
+                # A list after the first one: kopf has had a gap.
+                self._sweep_wanted.set()
+            fed.apply(type_, obj)
+
+    async def _sweep_for_ever(self) -> None:
+        while True:
+            self._sweep_wanted.clear()
+            for name, fed in self._fed.items():
+                await self._sweep(name, fed)
+            interval = self._sweep_interval if self.has_synced() else min(0.5, self._sweep_interval)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(interval):
+                    await self._sweep_wanted.wait()
+
+    async def _sweep(self, name: str, fed: _Fed) -> None:
+        """Compare one kind, give kopf time to catch up, and put the rest right. Raises SinkError."""
+        stats = self.stats.kinds[name]
+        try:
+            findings = await compare(self._transport, fed.store)
+            stats.last_heard = self._clock()
+            await self._wait_for_kopf(fed, findings)
+            await self._reliable.wait()
+            behind = fed.still_behind(findings)
+            if behind and not fed.synced and not fed.stalled():
+                return
+            async with self._applying:
+                if behind:
+                    await self._catch_up(fed, behind)
+                else:
+                    self._remove(fed, findings)
+        except FAILURES as error:
+            log.warning("a sweep failed, trying again later", kind=name, error=str(error))
+            stats.list_failures["sweep"] += 1
+        else:
+            self._judge(fed, kopf_is_behind=bool(behind))
+
+    async def _wait_for_kopf(self, fed: _Fed, findings: Findings) -> None:
+        for _ in range(GRACE_LOOKS):
+            if not fed.still_gone(findings) and not fed.still_behind(findings):
+                return
+            await asyncio.sleep(self._grace / GRACE_LOOKS)
+
+    async def _catch_up(self, fed: _Fed, behind: Iterable[str]) -> None:
+        """Read the whole kind without kopf. Raises SinkError and what the lister raises."""
+        repaired, missed_deletes = fed.store.stats.repaired, fed.store.stats.missed_deletes
+        listing = await fed.lister.read()
+        for uid in behind:
+            repaired["missed_update" if uid in fed.store else "missed_add"] += 1
+        time_slice = TimeSlice(self._clock)
+        for _ in fed.store.replace(listing):
+            if time_slice.over():
+                await time_slice.rest()
+        repaired["missed_delete"] += fed.store.stats.missed_deletes - missed_deletes
+        fed.listed(listing)
+
+    def _remove(self, fed: _Fed, findings: Findings) -> None:
+        for uid in fed.still_gone(findings):
+            fed.graves.bury(uid, findings.resource_version)
+            fed.store.delete(uid, missed=True)
+            fed.store.stats.repaired["missed_delete"] += 1
+        fed.advance(findings.resource_version)
+
+    def _judge(self, fed: _Fed, *, kopf_is_behind: bool) -> None:
+        if not fed.synced:
+            fed.synced = True
+            fed.store.synced()
+            return
+        fed.stale_sweeps = fed.stale_sweeps + 1 if kopf_is_behind else 0
+        if fed.stale_sweeps >= STALE_SWEEPS and self._operating is not None:
+            fed.stale_sweeps = 0
+            self._operating.cancel()
+
+    async def _rebuild_for_ever(self) -> None:
+        while True:
+            await self._rebuild_wanted.wait()
+            async with self._applying:
+                await self._rebuild()
+
+    async def _rebuild(self) -> None:
+        log.warning("reading everything afresh", reasons=dict(self.stats.rebuilds))
+        listings = {name: await self._list_afresh(name, fed) for name, fed in self._fed.items()}
+        self._rebuild_wanted.clear()
+        try:
+            for name, fed in self._fed.items():
+                fed.store.adopt(listings[name])
+            self._sink.on_rebuild({name: fed.store.objects() for name, fed in self._fed.items()})
+            for name, fed in self._fed.items():
+                fed.listed(listings[name])
+                if not fed.synced:
+                    fed.synced = True
+                    fed.store.synced()
+        except Exception:
+            # Nothing is known of the sink now, and nothing but another rebuild can help.
+            log.exception("the rebuild failed")
+            self.request_rebuild("rebuild failed")
+            await asyncio.sleep(self._backoff.pause())
+        else:
+            self._reliable.set()
+
+    async def _list_afresh(self, name: str, fed: _Fed) -> Listing:
+        while True:
+            try:
+                return await fed.lister.read(afresh=True)
+            except FAILURES as error:
+                log.warning("a list failed, trying again", kind=name, error=str(error))
+                self.stats.kinds[name].list_failures[ending_of(error).value] += 1
+                await asyncio.sleep(self._backoff.pause())

@@ -1,0 +1,61 @@
+"""Comparing what is held of a kind with what the API server has, by UID and resourceVersion alone."""
+
+from typing import NamedTuple
+
+from schedcache.kube.decoder import decode_metadata_page
+from schedcache.kube.lister import PAGE_SECONDS
+from schedcache.kube.store import ObjectStore
+from schedcache.kube.transport import Transport
+
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+METADATA_PAGE_LIMIT = 2000
+"""Metadata is small, so pages can hold more than those of whole objects."""
+
+
+class Findings(NamedTuple):
+    """What a comparison found.
+
+    Attributes:
+        gone: UIDs that were held before the list was asked for and are not in it: deleted for good, since no UID comes
+            again and the list is a quorum read.
+        behind: UID -> the resourceVersion held ("" for none) of objects that the server has in another one. Those may
+            be on their way to us.
+        listed: how many objects the server has.
+        resource_version: of the list.
+    """
+
+    gone: list[str]
+    behind: dict[str, str]
+    listed: int
+    resource_version: str
+
+
+async def compare(transport: Transport, store: ObjectStore) -> Findings:
+    """List the kind's metadata and compare. Raises ApiError, ThrottledError or BrokenStreamError."""
+    held_before = list(store.uids())
+    listed, resource_version = await _list_metadata(transport, store)
+    behind = {}
+    for uid, version in listed.items():
+        held = store.get(uid)
+        if held is None or held.resource_version != version:
+            behind[uid] = held.resource_version if held is not None else ""
+    for uid in [uid for uid in behind if store.unreadable_version(uid) == listed[uid]]:
+        # Seen, but not readable: another look would not change that.
+        del behind[uid]
+    store.stats.sweeps += 1
+    return Findings([uid for uid in held_before if uid not in listed], behind, len(listed), resource_version)
+
+
+async def _list_metadata(transport: Transport, store: ObjectStore) -> tuple[dict[str, str], str]:
+    kind = store.kind
+    params = {"limit": str(METADATA_PAGE_LIMIT)}
+    if kind.field_selector:
+        params["fieldSelector"] = kind.field_selector
+    listed: dict[str, str] = {}
+    while True:
+        body = await transport.get(kind.path, params, accept=METADATA_LIST, timeout=PAGE_SECONDS)
+        identities, resource_version, more = decode_metadata_page(body)
+        listed.update((identity.uid, identity.resource_version) for identity in identities)
+        if not more:
+            return listed, resource_version
+        params["continue"] = more
