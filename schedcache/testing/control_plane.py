@@ -25,6 +25,7 @@ from schedcache.testing.processes import RunDirectory, SupervisedProcess
 ADMIN = "admin"
 PORT_ATTEMPTS = 5
 LOOK_SECONDS = 0.05
+ANSWER_SECONDS = 1.0
 PORT_TAKEN = "address already in use"
 
 
@@ -285,7 +286,7 @@ class ControlPlane:
 
     def _is_ready(self, context: ssl.SSLContext) -> bool:
         host, _, port = self.server.removeprefix("https://").partition(":")
-        connection = http.client.HTTPSConnection(host, int(port), timeout=5, context=context)
+        connection = http.client.HTTPSConnection(host, int(port), timeout=ANSWER_SECONDS, context=context)
         try:
             connection.request("GET", "/readyz", headers={"Authorization": f"Bearer {self.admin_token}"})
             return connection.getresponse().status == 200
