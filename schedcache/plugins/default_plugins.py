@@ -6,6 +6,7 @@ from schedcache.framework.registry import Registry
 from schedcache.plugins.default_binder import DefaultBinder
 from schedcache.plugins.dynamic_resources import DynamicResources
 from schedcache.plugins.image_locality import ImageLocality
+from schedcache.plugins.inter_pod_affinity import InterPodAffinity
 from schedcache.plugins.node_affinity import NodeAffinity
 from schedcache.plugins.node_declared_features import NodeDeclaredFeatures
 from schedcache.plugins.node_name import NodeName
@@ -13,6 +14,7 @@ from schedcache.plugins.node_ports import NodePorts
 from schedcache.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from schedcache.plugins.node_resources_fit import NodeResourcesFit
 from schedcache.plugins.node_unschedulable import NodeUnschedulable
+from schedcache.plugins.pod_topology_spread import PodTopologySpread
 from schedcache.plugins.priority_sort import PrioritySort
 from schedcache.plugins.scheduling_gates import SchedulingGates
 from schedcache.plugins.taint_toleration import TaintToleration
@@ -21,6 +23,7 @@ _DEFAULT: tuple[type[Any], ...] = (
     DefaultBinder,
     DynamicResources,
     ImageLocality,
+    InterPodAffinity,
     NodeAffinity,
     NodeDeclaredFeatures,
     NodeName,
@@ -28,6 +31,7 @@ _DEFAULT: tuple[type[Any], ...] = (
     NodeResourcesBalancedAllocation,
     NodeResourcesFit,
     NodeUnschedulable,
+    PodTopologySpread,
     PrioritySort,
     SchedulingGates,
     TaintToleration,

@@ -1,0 +1,109 @@
+"""From a file or plain data to the effective configuration: read, defaulted, validated; or every problem at once."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+import yaml
+
+from schedcache.config.defaults import with_defaults
+from schedcache.config.plugin_args import ARGS
+from schedcache.config.problems import ConfigError, Lines, Problem
+from schedcache.config.strict import convert
+from schedcache.config.support import notes, unsupported, unsupported_fields
+from schedcache.config.types import API_VERSION, KIND, KubeSchedulerConfiguration
+from schedcache.config.validation import validate
+
+
+class LoadedConfig(NamedTuple):
+    """The effective configuration, and what its writer should know about settings that do nothing here."""
+
+    config: KubeSchedulerConfiguration
+    notes: list[str]
+
+    def to_yaml(self) -> str:
+        """The effective configuration as `check-config` prints it."""
+        plain = msgspec.to_builtins(self.config)
+        return yaml.safe_dump(plain, sort_keys=False, default_flow_style=False)
+
+
+def load_config(text: str, source: str = "") -> LoadedConfig:
+    """Read a KubeSchedulerConfiguration in YAML or JSON; `source` names it in messages. Raises ConfigError."""
+    try:
+        data = yaml.load(text, Loader=_PlainLoader)  # noqa: S506  a SafeLoader without dates
+    except yaml.YAMLError as error:
+        raise ConfigError([f"{source or 'configuration'}: no valid YAML: {error}"]) from None
+    return _load(data, Lines(text, source))
+
+
+def config_from_dict(data: Mapping[str, Any] | None) -> LoadedConfig:
+    """The same from Python values; None is an empty file. Raises ConfigError."""
+    return _load({} if data is None else data, Lines("", ""))
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Dates stay texts, as in JSON."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  PyYAML's own attribute
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def _load(data: Any, lines: Lines) -> LoadedConfig:
+    problems = _identity_problems(data)
+    if problems:
+        raise _error(problems, lines)
+    problems = unsupported_fields(data)
+    given = convert(_without(data, problems), KubeSchedulerConfiguration, (), problems)
+    if given is None:
+        raise _error(problems, lines)
+    _read_plugin_args(given, problems)
+    effective = with_defaults(given)
+    problems += [*validate(effective), *unsupported(effective)]
+    if problems:
+        raise _error(problems, lines)
+    return LoadedConfig(effective, notes(given))
+
+
+def _error(problems: list[Problem], lines: Lines) -> ConfigError:
+    return ConfigError([lines.describe(problem) for problem in problems])
+
+
+def _identity_problems(data: Any) -> list[Problem]:
+    if not isinstance(data, Mapping):
+        return [Problem((), f"expected a {KIND}, got {type(data).__name__}")]
+    problems = []
+    for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if data.get(field, expected) != expected:
+            problems.append(Problem((field,), f"expected {expected!r}, got {data[field]!r}"))
+    return problems
+
+
+def _without(data: Any, problems: list[Problem]) -> Any:
+    """The data without the fields that have been reported already."""
+    if not problems:
+        return data
+    copy = msgspec.json.decode(msgspec.json.encode(data))
+    for problem in problems:
+        parent = copy
+        for step in problem.path[:-1]:
+            parent = parent[step]
+        del parent[problem.path[-1]]
+    return copy
+
+
+def _read_plugin_args(config: KubeSchedulerConfiguration, problems: list[Problem]) -> None:
+    for i, profile in enumerate(config.profiles or ()):
+        for j, plugin in enumerate(profile.plugin_config or ()):
+            args_type = ARGS.get(plugin.name)
+            if args_type is None:
+                continue
+            at = ("profiles", i, "pluginConfig", j, "args")
+            args = (
+                {k: v for k, v in (plugin.args or {}).items() if v is not None}
+                if isinstance(plugin.args, Mapping | None)
+                else plugin.args
+            )
+            read = convert(args, args_type, at, problems)
+            plugin.args = args_type() if read is None else read

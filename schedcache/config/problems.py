@@ -1,0 +1,79 @@
+"""What is wrong with a configuration: every problem at once, each with its field, its line where there is one, and a hint."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import yaml
+
+Path = tuple[str | int, ...]
+
+
+class Problem(NamedTuple):
+    """`path` leads from the top of the file to the field."""
+
+    path: Path
+    text: str
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used; the text has one line a problem."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = list(problems)
+        super().__init__("\n".join(problems))
+
+
+def dotted(path: Path) -> str:
+    """`profiles[0].plugins.score`, as Kubernetes writes field paths."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+class Lines:
+    """The lines of a YAML or JSON text, by field."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self._source = source
+        self._root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader) if text else None
+
+    def describe(self, problem: Problem) -> str:
+        """One line of an error message."""
+        where = dotted(problem.path) or "the configuration"
+        line = self._line(problem.path)
+        place = f"{self._source}:{line}: " if line else f"{self._source}: " if self._source else ""
+        return f"{place}{where}: {problem.text}"
+
+    def _line(self, path: Path) -> int:
+        """Of the field, or of the innermost one around it that is in the text; 0 without a text."""
+        node = self._root
+        line = node.start_mark.line + 1 if node is not None else 0
+        for step in path:
+            found = _child(node, step)
+            if found is None:
+                return line
+            node, line = found
+        return line
+
+
+def _child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, int] | None:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == step:
+                return value, key.start_mark.line + 1
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        return node.value[step], node.value[step].start_mark.line + 1
+    return None
+
+
+def get(data: object, path: Path) -> object:
+    """The value at a path of plain data, None where there is none."""
+    for step in path:
+        if isinstance(data, Mapping):
+            data = data.get(step)
+        elif isinstance(data, Sequence) and isinstance(step, int) and step < len(data):
+            data = data[step]
+        else:
+            return None
+    return data

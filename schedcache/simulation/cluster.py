@@ -1,0 +1,114 @@
+"""A cluster from objects alone: what a scheduler would know of it, without any API server."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from schedcache.cache import ClusterObjects, Snapshot
+from schedcache.model import MalformedObjectError, Node, Pod
+from schedcache.model.objects import (
+    ClusterObject,
+    Namespace,
+    PodDisruptionBudget,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+)
+from schedcache.model.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+
+KINDS: Mapping[str, type[ClusterObject]] = {
+    kind.__name__: kind
+    for kind in (
+        CSIDriver,
+        CSINode,
+        CSIStorageCapacity,
+        Namespace,
+        PersistentVolume,
+        PersistentVolumeClaim,
+        PodDisruptionBudget,
+        ReplicaSet,
+        ReplicationController,
+        Service,
+        StatefulSet,
+        StorageClass,
+        VolumeAttachment,
+    )
+}
+"""Kinds beside Pod and Node that scheduling reads."""
+
+
+class OfflineCluster:
+    """Nodes, pods and the other objects; finished pods are not in it. Serves as the nominator of its pending pods.
+
+    Objects of kinds that scheduling does not read are left out. Raises MalformedObjectError, naming object and field.
+    """
+
+    def __init__(self, objects: Iterable[Mapping[str, Any]]) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}
+        """By UID."""
+        self.finished: list[Pod] = []
+        self.objects = ClusterObjects()
+        for obj in objects:
+            self.add(obj)
+
+    def add(self, obj: Mapping[str, Any]) -> None:
+        """Add one object, or the items of a List."""
+        kind = obj.get("kind")
+        if isinstance(kind, str) and kind.endswith("List"):
+            for item in obj.get("items") or ():
+                self.add({"kind": kind.removesuffix("List"), **item})
+        elif kind == "Node":
+            node = Node.from_dict(obj)
+            self.nodes[node.name] = node
+        elif kind == "Pod":
+            self.add_pod(read_pod(obj))
+        elif kind in KINDS:
+            self.objects.add(kind, KINDS[kind].from_dict(obj))
+
+    def add_pod(self, pod: Pod) -> None:
+        """Raises MalformedObjectError for a second pod of one UID."""
+        if pod.finished:
+            self.finished.append(pod)
+        elif pod.uid in self.pods:
+            raise MalformedObjectError(
+                "Pod", pod.full_name, "metadata.uid", f"is that of {self.pods[pod.uid].full_name}"
+            )
+        else:
+            self.pods[pod.uid] = pod
+
+    def remove_pod(self, pod: Pod) -> None:
+        """Take a pod out, as if it had never been there."""
+        del self.pods[pod.uid]
+
+    def find_pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod of that name."""
+        return next((p for p in self.pods.values() if p.namespace == namespace and p.name == name), None)
+
+    def snapshot(self) -> Snapshot:
+        """What a cycle would work on."""
+        placed = [pod for pod in self.pods.values() if pod.node_name]
+        return Snapshot.build(placed, self.nodes.values())
+
+    def nominated_nodes(self) -> Collection[str]:
+        return {p.nominated_node_name for p in self.pods.values() if not p.node_name and p.nominated_node_name}
+
+    def nominated_pods_for_node(self, node_name: str) -> Sequence[Pod]:
+        return [p for p in self.pods.values() if not p.node_name and p.nominated_node_name == node_name]
+
+
+def read_pod(obj: Mapping[str, Any]) -> Pod:
+    """A pod; one without UID gets its name for one. Raises MalformedObjectError."""
+    metadata = obj.get("metadata")
+    if isinstance(metadata, Mapping) and not metadata.get("uid"):
+        name = f"{metadata.get('namespace') or 'default'}/{metadata.get('name') or ''}"
+        obj = {**obj, "metadata": {**metadata, "uid": name}}
+    return Pod.from_dict(obj)
