@@ -59,6 +59,8 @@ class PodSpec(msgspec.Struct, frozen=True, eq=False, weakref=True, dict=True, kw
     """
 
     requests: PodRequests
+    container_requests: PodRequests | None = None
+    """What the containers ask for, where requests on the pod itself replace that in `requests`."""
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
     priority: int = 0
     preemption_policy: str = ""

@@ -6,6 +6,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
+from msgspec.structs import replace
 
 from schedcache.model import wire
 from schedcache.model.decode import Reader, labels_of, strings
@@ -99,8 +100,10 @@ def _spec(spec: wire.PodSpecWire, image_volumes: tuple[str, ...]) -> PodSpec:
     apart = affinity.pod_anti_affinity or wire.PodAffinityWire()
     containers, inits = spec.containers or [], spec.init_containers or []
     images = tuple(c.image or "" for c in (*inits, *containers)) + image_volumes
+    resources = _resources(spec)
     return PodSpec(
-        requests=pod_requests(_resources(spec)),
+        requests=pod_requests(resources),
+        container_requests=pod_requests(replace(resources, pod_requests={})) if resources.pod_requests else None,
         scheduler_name=sys.intern(spec.scheduler_name or DEFAULT_SCHEDULER_NAME),
         priority=spec.priority or 0,
         preemption_policy=spec.preemption_policy or "",

@@ -49,8 +49,11 @@ def uses(resources: Sequence[ResourceSpec], spec: PodSpec, view: RowView, *, imp
 
 
 def asked_for(name: str, spec: PodSpec, *, implied: bool) -> int:
-    """The pod's request: milli-CPU, bytes or whole units."""
-    requests = spec.requests
+    """The pod's request: milli-CPU, bytes or whole units.
+
+    With `implied` requests on the pod itself do not count: kube-scheduler 1.37 scores NodeResourcesFit that way.
+    """
+    requests = (spec.container_requests if implied else None) or spec.requests
     match name:
         case "cpu":
             return requests.non_zero_milli_cpu if implied else requests.resource.milli_cpu

@@ -48,10 +48,13 @@ KINDS: Mapping[str, type[ClusterObject]] = {
 class OfflineCluster:
     """Nodes, pods and the other objects; finished pods are not in it. Serves as the nominator of its pending pods.
 
-    Objects of kinds that scheduling does not read are left out. Raises MalformedObjectError, naming object and field.
+    Only nominations of pods that `scheduler_names` look after count (None: all). Objects of kinds that scheduling does not read are left out. Raises MalformedObjectError, naming object and field.
     """
 
-    def __init__(self, objects: Iterable[Mapping[str, Any]]) -> None:
+    def __init__(
+        self, objects: Iterable[Mapping[str, Any]] = (), scheduler_names: Collection[str] | None = None
+    ) -> None:
+        self._scheduler_names = scheduler_names
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
         """By UID."""
@@ -71,7 +74,7 @@ class OfflineCluster:
             self.nodes[node.name] = node
         elif kind == "Pod":
             self.add_pod(read_pod(obj))
-        elif kind in KINDS:
+        elif isinstance(kind, str) and kind in KINDS:
             self.objects.add(kind, KINDS[kind].from_dict(obj))
 
     def add_pod(self, pod: Pod) -> None:
@@ -99,10 +102,15 @@ class OfflineCluster:
         return Snapshot.build(placed, self.nodes.values())
 
     def nominated_nodes(self) -> Collection[str]:
-        return {p.nominated_node_name for p in self.pods.values() if not p.node_name and p.nominated_node_name}
+        return {pod.nominated_node_name for pod in self._nominated()}
 
     def nominated_pods_for_node(self, node_name: str) -> Sequence[Pod]:
-        return [p for p in self.pods.values() if not p.node_name and p.nominated_node_name == node_name]
+        return [pod for pod in self._nominated() if pod.nominated_node_name == node_name]
+
+    def _nominated(self) -> Iterable[Pod]:
+        names = self._scheduler_names
+        waiting = (pod for pod in self.pods.values() if pod.nominated_node_name and not pod.node_name)
+        return (pod for pod in waiting if names is None or pod.scheduler_name in names)
 
 
 def read_pod(obj: Mapping[str, Any]) -> Pod:

@@ -30,9 +30,10 @@ def simulate(
         ConfigError: a configuration that cannot be used.
         ProfileError: several profiles, none of them the pod's.
     """
-    cluster = OfflineCluster(objects)
+    effective = effective_config(config)
     subject = read_pod(pod)
-    profile, warnings = profile_for(subject.scheduler_name, effective_config(config))
+    profile, warnings = profile_for(subject.scheduler_name, effective)
+    cluster = OfflineCluster(objects, {profile.scheduler_name or "" for profile in effective.profiles or ()})
     handle = Handle(cluster_objects=cluster.objects, nominator=cluster)
     framework = Framework(profile, default_registry(), handle)
     decision = decide(framework, subject, cluster.snapshot(), cluster.nominated_pods_for_node)
