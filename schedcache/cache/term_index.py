@@ -147,14 +147,30 @@ class TermIndex:
     def _ask(self) -> None:
         if not self.active:
             self.active = True
-            for row, pod in self._pods():
-                self._count(row, pod, 1)
+            self._fill()
         self._last_question = self._changes
+
+    def _fill(self) -> None:
+        """Count everything for the first time: as `_count` for each pod, but owners are added up by shape first."""
+        by_shape: dict[PodShape, _Placed] = {}
+        for row, pod in self._pods():
+            shape = pod.shape
+            placed = by_shape.get(shape)
+            if placed is None:
+                self._placed.setdefault(shape.namespace, {})
+                placed = by_shape[shape] = self._new_shape(shape)
+            placed.rows[row] = placed.rows.get(row, 0) + 1
+            if pod.deletion_timestamp:
+                placed.terminating[row] = placed.terminating.get(row, 0) + 1
+        for placed in by_shape.values():
+            for owned in placed.owned:
+                for row, count in placed.rows.items():
+                    owned.counts.add(row, count)
 
     def _pods(self) -> Iterator[tuple[int, Pod]]:
         infos = self._columns.infos
         for row in self._columns.row_of.values():
-            for pod in infos[row].pods:
+            for pod in infos[row].pods_by_uid.values():
                 yield row, pod
 
     def _count(self, row: int, pod: Pod, delta: int) -> None:

@@ -61,8 +61,7 @@ class _HardConstraint:
         self._domains = domains
         self._sums = domains.sums(counts)
         existing = self._sums[domains.exists]
-        least = np.partition(existing, 1)[:2].tolist() if len(existing) > 1 else existing.tolist()
-        self._least, self._next_least = (*least, _NO_DOMAIN, _NO_DOMAIN)[:2]
+        self._least, self._next_least = _two_least(existing)
         # With fewer domains than minDomains the least is taken to be 0 (KEP-3022).
         needed = 1 if constraint.min_domains is None else constraint.min_domains
         self._short_of_domains = len(existing) < needed
@@ -100,6 +99,14 @@ class _HardConstraint:
             return int(shape.namespace == namespace and selector is not None and selector.matches(shape.labels))
 
         return worth
+
+
+def _two_least(counts: Ints) -> tuple[int, int]:
+    if not len(counts):
+        return _NO_DOMAIN, _NO_DOMAIN
+    where = counts.argmin()
+    rest = np.delete(counts, where)
+    return int(counts[where]), int(rest.min(initial=_NO_DOMAIN))
 
 
 class PodTopologySpread:
