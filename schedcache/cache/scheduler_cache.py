@@ -22,7 +22,7 @@ from schedcache.cache.errors import (
     WrongNodeError,
 )
 from schedcache.cache.image_states import ImageStates, summaries
-from schedcache.cache.node_info import NodeInfo
+from schedcache.cache.node_info import NodeInfo, next_generation
 from schedcache.cache.node_tree import NodeTree
 from schedcache.cache.snapshot import Snapshot, SnapshotChanges
 from schedcache.cache.stories import PROCESS_STORIES, Stories
@@ -42,7 +42,10 @@ class PodState:
 
 
 class Dump(msgspec.Struct, frozen=True):
-    """The whole cache at one moment. The NodeInfo objects are frozen; nodes come newest change first."""
+    """The whole cache at one moment: frozen NodeInfo objects, newest change first.
+
+    `generation` rises with every change of a node or its pods, disappearances included.
+    """
 
     nodes: dict[str, NodeInfo]
     assumed_pods: frozenset[str]
@@ -80,6 +83,7 @@ class SchedulerCache:
         self._clock = clock
         self._lock = threading.Lock()
         self._epoch = object()
+        self._gone_at = 0
 
     def node_count(self) -> int:
         """Nodes, those known through pods alone included."""
@@ -268,7 +272,7 @@ class SchedulerCache:
         """Everything, at this moment; costs a fraction of a microsecond a node."""
         with self._lock:
             nodes = {info.name: self._frozen(info) for info in list(self.nodes.values())}
-            return Dump(nodes, frozenset(self.assumed_pods), self._generation())
+            return Dump(nodes, frozenset(self.assumed_pods), max(self._newest(), self._gone_at))
 
     def reset(self, keep_assumed: Iterable[str] = ()) -> None:
         """Forget everything for a rebuild from the API, but for the assumed pods of these UIDs.
@@ -280,6 +284,7 @@ class SchedulerCache:
             self.nodes, self.node_tree, self.image_states = OrderedDict(), NodeTree(), ImageStates()
             self.pod_states, self.assumed_pods = dict(kept), kept
             self._epoch = object()
+            self._gone_at = next_generation()
             for state in kept.values():
                 self._place(state.pod)
             self.stories.append((self._clock(), "reset", "", "", 0, f"{len(kept)} assumed pods kept"))
@@ -292,7 +297,7 @@ class SchedulerCache:
             raise PodNotFoundError(f"pod {pod.uid} ({pod.full_name}) is not in the cache")
         return state
 
-    def _generation(self) -> int:
+    def _newest(self) -> int:
         return next(iter(self.nodes.values())).generation if self.nodes else 0
 
     def _thawed(self, info: NodeInfo) -> NodeInfo:
@@ -311,6 +316,7 @@ class SchedulerCache:
         """To the head of the list; an entry without node and pods goes."""
         if info.node is None and not info.pods_by_uid:
             del self.nodes[info.name]
+            self._gone_at = next_generation()
         else:
             self.nodes.move_to_end(info.name, last=False)
         return info
@@ -406,7 +412,7 @@ class SchedulerCache:
             removed=gone,
             order=self.node_tree.list() if new_nodes or gone or not following else None,
             num_nodes=len(self.node_tree),
-            generation=self._generation() or snapshot.generation,
+            generation=max(self._newest(), snapshot.generation),
             epoch=self._epoch,
         )
 

@@ -290,6 +290,23 @@ def test_a_dump_does_not_change_any_more():
     assert dump.generation == dump.nodes["n1"].generation
 
 
+def test_the_generation_of_a_dump_rises_with_every_change():
+    cache = make_cache("n1", "n2")
+    pod = make_pod("a", "n9")
+    seen = [cache.dump().generation]
+    for change in (
+        lambda: cache.assume_pod(pod),
+        lambda: cache.forget_pod(pod),
+        lambda: cache.remove_node(make_node("n2")),
+        lambda: cache.update_node(None, make_node("n1")),
+        cache.reset,
+    ):
+        change()
+        seen.append(cache.dump().generation)
+    assert seen == sorted(set(seen))
+    assert cache.dump().generation == seen[-1]
+
+
 def test_one_generation_of_a_node_is_one_object_for_everybody():
     cache = make_cache("n1", "n2")
     first, second = updated(cache), updated(cache)

@@ -1,0 +1,183 @@
+"""Validation finds every kind of damage, and finds nothing in a sound cache."""
+
+import pytest
+
+from schedcache.cache import CacheCorruptedError
+from schedcache.cache.validation import check_cache, check_snapshot
+from schedcache.model import Resource
+from tests.cache.support import make_cache, make_node, make_pod, updated
+
+
+def furnished():
+    """A cache with a bit of everything, and its snapshot, both sound."""
+    cache = make_cache()
+    cache.add_node(make_node("n1", zone="a", images=[(["i"], 5)], labels={"disk": "ssd"}))
+    cache.add_node(make_node("n2", zone="b", images=[(["i"], 5)], taints=[{"key": "k", "effect": "NoSchedule"}]))
+    cache.add_node(make_node("gone"))
+    cache.add_pod(
+        make_pod(
+            "a", "n1", requests={"cpu": "1", "x.io/y": "1"}, host_ports=[80], claims=["c"], anti_affinity={"x": "y"}
+        )
+    )
+    cache.assume_pod(make_pod("b", "n2"))
+    cache.add_pod(make_pod("early", "n9"))
+    snapshot = updated(cache)
+    snapshot.columns.label_ids("disk")
+    cache.remove_node(make_node("gone"))
+    updated(cache, snapshot)
+    assert snapshot.have_pods_with_affinity_list
+    return cache, snapshot
+
+
+def test_a_sound_cache_passes():
+    cache, snapshot = furnished()
+    check_cache(cache)
+    check_snapshot(cache, snapshot)
+
+
+def _info(cache):
+    info = cache.nodes["n1"] = cache.nodes["n1"].copy()
+    return info
+
+
+CACHE_DAMAGE = {
+    "requested": lambda c: setattr(_info(c).requested, "memory", 1),
+    "requested scalar": lambda c: _info(c).requested.scalar.update({"x.io/y": 2}),
+    "non-zero requested": lambda c: setattr(_info(c).non_zero_requested, "milli_cpu", 1),
+    "ports": lambda c: _info(c).used_ports.update({("0.0.0.0", "TCP", 80): 2}),
+    "claims": lambda c: _info(c).pvc_ref_counts.clear(),
+    "pods": lambda c: _info(c).pods_by_uid.update({"x": make_pod("x", "n1")}),
+    "another object of a pod": lambda c: _info(c).pods_by_uid.update({"uid-a": make_pod("a", "n1")}),
+    "affinity pods": lambda c: _info(c).pods_with_affinity_by_uid.clear(),
+    "anti-affinity pods": lambda c: _info(c).pods_with_required_anti_affinity_by_uid.clear(),
+    "allocatable": lambda c: setattr(_info(c), "allocatable", Resource(1)),
+    "node object": lambda c: setattr(_info(c), "node", make_node("other")),
+    "name": lambda c: setattr(_info(c), "name", "n7"),
+    "ghost without pods": lambda c: c.nodes.__setitem__("n9", type(_info(c))("n9")),
+    "entry missing": lambda c: c.nodes.pop("n9"),
+    "order of the list": lambda c: c.nodes.move_to_end("n1", last=False),
+    "tree lacks a node": lambda c: c.node_tree.remove("n1"),
+    "tree has a node too many": lambda c: c.node_tree.set("n9", ""),
+    "zone in the tree": lambda c: c.node_tree.set("n1", "elsewhere"),
+    "size of the tree": lambda c: c.node_tree._zone_of.update({"x": "a"}),
+    "pod state missing": lambda c: c.pod_states.pop("uid-a"),
+    "pod state under another UID": lambda c: c.pod_states.update({"x": c.pod_states.pop("uid-a")}),
+    "deadline of a confirmed pod": lambda c: setattr(c.pod_states["uid-a"], "deadline", 1.0),
+    "assumed pod not cached": lambda c: c.assumed_pods.update({"x": c.pod_states["uid-a"]}),
+    "image count": lambda c: c.image_states.states["i"].nodes.add("n9"),
+    "image summary": lambda c: setattr(c.image_states.states["i"], "summary", c.image_states.states["i"].summary.__class__(5, 1)),
+    "image size": lambda c: setattr(c.image_states.states["i"], "size", 6),
+    "image too many": lambda c: c.image_states.states.update({"j": c.image_states.states["i"]}),
+    "image record of a node": lambda c: setattr(_info(c), "image_refs", ()),
+    "image record replaced": lambda c: c.image_states.states.update({"i": _clone(c.image_states.states["i"])}),
+}  # fmt: skip
+
+
+def _clone(state):
+    clone = type(state)(state.name, state.size)
+    clone.nodes, clone.summary = set(state.nodes), state.summary
+    return clone
+
+
+@pytest.mark.parametrize("damage", CACHE_DAMAGE.values(), ids=CACHE_DAMAGE)
+def test_damage_to_the_cache_is_found(damage):
+    cache, _ = furnished()
+    damage(cache)
+    with pytest.raises(CacheCorruptedError):
+        check_cache(cache)
+
+
+def _row(s):
+    return s.columns.row_of["n1"]
+
+
+def _column(name, value=99):
+    return lambda s: getattr(s.columns, name).__setitem__((..., _row(s)), value)
+
+
+SNAPSHOT_DAMAGE = {
+    **{name: _column(name) for name in (
+        "allocatable", "requested", "non_zero_requested", "pod_count", "allowed_pods", "affinity_pods",
+        "required_anti_affinity_pods",
+    )},
+    "unschedulable": _column("unschedulable", True),
+    "taints": lambda s: s.columns.taint_set.__setitem__(_row(s), s.columns.taint_set[s.columns.row_of["n2"]]),
+    "label": lambda s: s.columns.label_ids("disk").__setitem__(_row(s), -1),
+    "host ports": lambda s: s.columns.host_ports.clear(),
+    "order": lambda s: setattr(s.columns, "order", s.columns.order[:1]),
+    "order twice": lambda s: setattr(s.columns, "order", s.columns.order[[0, 0]]),
+    "map": lambda s: s.node_info_map.pop("n1"),
+    "row": lambda s: s.columns.row_of.pop("n1"),
+    "object in the row": lambda s: s.columns.infos.__setitem__(_row(s), s.get("n1").copy()),
+    "old object": lambda s: s.node_info_map.__setitem__("n1", s.get("n2")),
+    "thawed object": lambda s: setattr(s.get("n1"), "frozen", False),
+    "stale list": lambda s: setattr(s, "_list", s.node_info_list[:1]),
+    "claims": lambda s: s._claims.update({"default/c": 2}),
+    "affinity list": lambda s: s._derived["affinity"][1].clear(),
+    "anti-affinity list": lambda s: (s.have_pods_with_required_anti_affinity_list, s._derived["anti-affinity"][1].clear()),
+    "free row in use": lambda s: s.columns.pod_count.__setitem__(s.columns._free[0], 1),
+    "label of a free row": lambda s: s.columns.label_ids("disk").__setitem__(s.columns._free[0], 0),
+    "version": lambda s: setattr(s.columns, "version", 1),
+    "resource": lambda s: s.columns.resource_index.pop("x.io/y"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", SNAPSHOT_DAMAGE.values(), ids=SNAPSHOT_DAMAGE)
+def test_damage_to_a_snapshot_is_found(damage):
+    cache, snapshot = furnished()
+    damage(snapshot)
+    with pytest.raises(CacheCorruptedError):
+        check_snapshot(cache, snapshot)
+
+
+def test_a_message_says_what_was_expected_and_found():
+    cache, _ = furnished()
+    cache.pod_states["uid-a"].deadline = 7.0
+    with pytest.raises(CacheCorruptedError, match=r"deadline of confirmed pod uid-a: expected None, found 7\.0"):
+        check_cache(cache)
+
+
+CALLS = {
+    "assume_pod": lambda c: c.assume_pod(make_pod("x", "n1")),
+    "finish_binding": lambda c: c.finish_binding(make_pod("b", "n2")),
+    "forget_pod": lambda c: c.forget_pod(make_pod("b", "n2")),
+    "add_pod": lambda c: c.add_pod(make_pod("b", "n2")),
+    "update_pod": lambda c: c.update_pod(make_pod("a", "n1"), make_pod("a", "n1")),
+    "remove_pod": lambda c: c.remove_pod(make_pod("a", "n1")),
+    "add_node": lambda c: c.add_node(make_node("n4")),
+    "update_node": lambda c: c.update_node(None, make_node("n1")),
+    "remove_node": lambda c: c.remove_node(make_node("n2")),
+    "refused remove_node": lambda c: c.remove_node(make_node("n9")),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_every_call_validates_where_asked_to(call):
+    cache, _ = furnished()
+    cache.pod_states["uid-early"].deadline = 7.0
+    with pytest.raises(CacheCorruptedError, match="deadline"):
+        call(cache)
+
+
+def test_a_snapshot_is_validated_where_asked_to():
+    cache, snapshot = furnished()
+    snapshot.columns.pod_count[_row(snapshot)] = 9
+    with pytest.raises(CacheCorruptedError, match="pod_count"):
+        cache.update_snapshot(snapshot)
+    cache.validate = False
+    cache.update_snapshot(snapshot)
+
+
+def test_a_reset_is_validated_where_asked_to():
+    cache, _ = furnished()
+    cache.assumed_pods["uid-b"].pod = make_pod("other", "n2")
+    with pytest.raises(CacheCorruptedError, match="UID"):
+        cache.reset(["uid-b"])
+
+
+def test_nothing_is_validated_otherwise():
+    cache, _ = furnished()
+    cache.validate = False
+    cache.pod_states["uid-early"].deadline = 7.0
+    cache.assume_pod(make_pod("x", "n1"))
+    cache.reset()
