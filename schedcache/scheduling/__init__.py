@@ -2,9 +2,18 @@
 
 from schedcache.scheduling.binding_cycle import MAX_BINDING
 from schedcache.scheduling.event_handlers import EventHandlers
+from schedcache.scheduling.missing_plugins import without_missing
 from schedcache.scheduling.pod_store import PodStore
 from schedcache.scheduling.profiles import make_profiles
 from schedcache.scheduling.scheduler import Scheduler
 from schedcache.scheduling.state import SchedulingState
 
-__all__ = ["MAX_BINDING", "EventHandlers", "PodStore", "Scheduler", "SchedulingState", "make_profiles"]
+__all__ = [
+    "MAX_BINDING",
+    "EventHandlers",
+    "PodStore",
+    "Scheduler",
+    "SchedulingState",
+    "make_profiles",
+    "without_missing",
+]

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import structlog
 
@@ -50,10 +50,11 @@ class Scheduler:
         rng: random.Random,
         request_rebuild: Callable[[str], None],
         max_binding: int = MAX_BINDING,
+        missing_plugins: Collection[str] = (),
     ) -> None:
         """`frameworks` by scheduler name. `clock` in seconds, monotonic; `sleep` waits on it.
 
-        `request_rebuild(why)` has the event source read everything afresh.
+        `request_rebuild(why)` has the event source read everything afresh. `missing_plugins`: defaults that no profile has.
         """
         self.frameworks = frameworks
         self.state = SchedulingState(cache, queue, pods, frozenset(frameworks), status_writer, metrics, clock)
@@ -62,7 +63,7 @@ class Scheduler:
         self.handlers = EventHandlers(self.state, pod_events, objects, request_rebuild=request_rebuild)
         reader = LiveReader(self.state, binder, pod_events)
         failures = FailureHandler(self.state, recorder)
-        self._cycle = SchedulingCycle(self.state, frameworks, failures, rng)
+        self._cycle = SchedulingCycle(self.state, frameworks, failures, rng, missing_plugins)
         self.bindings = BindingCycles(self.state, failures, recorder, reader, sleep=sleep, max_binding=max_binding)
         self._expiry = AssumedPodExpiry(self.state, reader)
         self.last_housekeeping: float | None = None

@@ -1,0 +1,28 @@
+"""`schedcache check-config`: whether a configuration is sound, and what it amounts to."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from schedcache.cli.settings import load_file
+
+
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `check-config` to the command line."""
+    parser = commands.add_parser(
+        "check-config",
+        help="check a KubeSchedulerConfiguration and print what it amounts to",
+        description="Check a KubeSchedulerConfiguration v1 and print the effective configuration: defaults filled in, plugin"
+        " sets merged. Exit status 2: with every problem found, by line and field.",
+    )
+    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.set_defaults(execute=execute, parser=parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """0: sound. Raises UsageError otherwise."""
+    loaded = load_file(options.file)
+    for note in loaded.notes:
+        print(f"note: {note}", file=sys.stderr)
+    sys.stdout.write(loaded.to_yaml())
+    return 0

@@ -1,0 +1,63 @@
+"""The command line: which commands there are, and what their exit status means.
+
+0: done, or stopped as asked. 1: it failed, or the answer is no. 2: bad input, with what was expected.
+"""
+
+import argparse
+import difflib
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from schedcache import __version__
+from schedcache.cli import check_config, demo, run
+from schedcache.cli.errors import UsageError
+
+COMMANDS = (run, demo, check_config)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Whole flag names only, as kube-scheduler has it; a mistyped one is answered with the nearest that exists."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "allow_abbrev": False})
+
+    def error(self, message: str) -> NoReturn:
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        unknown = re.findall(r"(?<=[ :])--?[\w-]+", message) if "unrecognized arguments" in message else []
+        hints = [near[0] for flag in unknown if (near := difflib.get_close_matches(flag, flags, n=1))]
+        hint = f" (did you mean {', '.join(hints)}?)" if hints else ""
+        self.exit(2, f"{self.prog}: {message}{hint}\n  '{self.prog} --help' lists the flags\n")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = _Parser(prog="schedcache", description="A secondary scheduler for Kubernetes.")
+    parser.add_argument("--version", action="version", version=f"schedcache {__version__}")
+    commands = parser.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
+    for module in COMMANDS:
+        module.add_command(commands)
+    version = commands.add_parser("version", help="print the version")
+    version.set_defaults(execute=_print_version, parser=version)
+    return parser
+
+
+def _print_version(_options: argparse.Namespace) -> int:
+    print(f"schedcache {__version__}")
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit status."""
+    parser = make_parser()
+    options, rest = parser.parse_known_args(arguments)
+    if rest:
+        options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    try:
+        return int(options.execute(options))
+    except UsageError as error:
+        print(f"schedcache {options.command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130

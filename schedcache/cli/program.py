@@ -1,0 +1,196 @@
+"""One scheduler with its way to the API server: made, run and stopped."""
+
+import asyncio
+import gc
+import random
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from schedcache.cache import ClusterObjects, SchedulerCache
+from schedcache.cli.idle import Nobody
+from schedcache.cli.source_metrics import SourceCollector
+from schedcache.config import KubeSchedulerConfiguration, KubeSchedulerProfile
+from schedcache.framework import Framework
+from schedcache.kube.binder import ApiBinder
+from schedcache.kube.credentials import load_credentials
+from schedcache.kube.event_recorder import ApiEventRecorder
+from schedcache.kube.kinds import KINDS
+from schedcache.kube.kopf_source import KopfSource
+from schedcache.kube.rate import TokenBucket
+from schedcache.kube.reflector import Reflector
+from schedcache.kube.status_writer import ApiStatusWriter
+from schedcache.kube.transport import Transport
+from schedcache.plugins.default_plugins import default_registry
+from schedcache.ports import EventSink
+from schedcache.scheduling import PodStore, Scheduler, make_profiles, without_missing
+from schedcache.server.metrics import PrometheusMetrics
+from schedcache.server.state_metrics import StateCollector
+
+DRAIN_SECONDS = 20.0
+"""How long bindings under way may take once the program is asked to stop; within Kubernetes' grace period of 30 s."""
+WRITE_SECONDS = 3.0
+"""How long events and conditions that wait may take after that."""
+_SYNC_LOOK_SECONDS = 0.02
+# Collections by number of allocations, not by time: fewer of the young ones than Python's default makes, since nearly
+# everything on the hot path is freed by its reference count, and rare old ones.
+_GC_THRESHOLDS = (20_000, 20, 100)
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What to run. `configuration` is complete (`with_defaults`); `qps` and `burst` are for binds and for the rest each."""
+
+    configuration: KubeSchedulerConfiguration
+    kubeconfig: str | None = None
+    qps: float = 50.0
+    burst: int = 100
+    event_source: str = "reflector"
+    observe: bool = False
+    max_in_unschedulable: float = 300.0
+    validate: bool = False
+
+    @property
+    def profiles(self) -> Sequence[KubeSchedulerProfile]:
+        """The profiles to schedule for: none when observing."""
+        return () if self.observe else self.configuration.profiles or ()
+
+
+class Program:
+    """A scheduler, its event source, what it writes in the background, and its metrics.
+
+    `run` follows and schedules until cancelled, then stops cleanly.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        source: Reflector | KopfSource,
+        registry: CollectorRegistry,
+        writers: Sequence[ApiEventRecorder | ApiStatusWriter] = (),
+    ) -> None:
+        self.scheduler = scheduler
+        self.source = source
+        self.registry = registry
+        self.stopping = False
+        self._writers = writers
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def failed_task(self) -> str:
+        """The name of a task that should run and does not, "" if there is none."""
+        return next((task.get_name() for task in self._tasks if task.done()), "")
+
+    async def run(self) -> None:
+        """Raises whatever ends the source, a writer or the loop: none does so by itself."""
+        async with asyncio.TaskGroup() as background:
+            for writer in self._writers:
+                self._start(background, writer.run(), type(writer).__name__)
+            self._start(background, self.source.run(), "event source")
+            try:
+                await self._schedule()
+            finally:
+                # What is under way may still be settled by an event, and what happened may still be told.
+                self.stopping = True
+                await self._drain()
+                for task in self._tasks:
+                    task.cancel()
+
+    def _start(self, group: asyncio.TaskGroup, work: Coroutine[None, None, None], name: str) -> None:
+        self._tasks.append(group.create_task(work, name=name))
+
+    async def _schedule(self) -> None:
+        started = time.monotonic()
+        while not self.source.has_synced():  # noqa: ASYNC110  sources are asked, they have no event to wait for
+            await asyncio.sleep(_SYNC_LOOK_SECONDS)
+        tune_gc()
+        cache = self.scheduler.state.cache
+        _log.info(
+            "synced",
+            nodes=cache.node_count(),
+            pods=len(self.scheduler.state.pods),
+            seconds=round(time.monotonic() - started, 3),
+            scheduler_names=sorted(self.scheduler.frameworks),
+        )
+        await self.scheduler.run()
+
+    async def _drain(self) -> None:
+        under_way = len(self.scheduler.bindings)
+        await self.scheduler.drain(DRAIN_SECONDS)
+        left = sum(await asyncio.gather(*(writer.drain(WRITE_SECONDS) for writer in self._writers)))
+        _log.info("stopped scheduling", bindings_awaited=under_way, writes_left=left)
+
+
+def tune_gc() -> None:
+    """What was read at the start stays, so the collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+
+
+@asynccontextmanager
+async def assembled(settings: Settings) -> AsyncIterator[Program]:
+    """A program that is ready to run, with its connections.
+
+    Raises CredentialError, or PluginSetError for a profile that does not make sense.
+    """
+    registry = CollectorRegistry()
+    metrics = PrometheusMetrics(registry)
+    async with Transport(load_credentials(settings.kubeconfig)) as transport:
+        binder = ApiBinder(transport, TokenBucket(settings.qps, settings.burst))
+        writers = () if settings.observe else _writers(transport, settings)
+        recorder, status_writer = writers or (Nobody(), Nobody())
+        pods, objects, plugins = PodStore(), ClusterObjects(), default_registry()
+        plugins.register_entry_points()
+        profiles = [without_missing(profile, plugins) for profile in settings.profiles]
+        frameworks, queue = make_profiles(
+            [profile for profile, _ in profiles],
+            plugins,
+            objects=objects,
+            binder=binder,
+            pod_lister=pods.get,
+            clock=time.monotonic,
+            initial_backoff=settings.configuration.pod_initial_backoff_seconds or 1,
+            max_backoff=settings.configuration.pod_max_backoff_seconds or 10,
+            max_in_unschedulable=settings.max_in_unschedulable,
+            queue_metrics=metrics,
+        )
+        scheduler = Scheduler(
+            cache=SchedulerCache(validate=settings.validate),
+            queue=queue,
+            pods=pods,
+            objects=objects,
+            frameworks=frameworks,
+            binder=binder,
+            status_writer=status_writer,
+            recorder=recorder,
+            metrics=metrics,
+            clock=time.monotonic,
+            sleep=asyncio.sleep,
+            rng=random.Random(),
+            request_rebuild=lambda reason: source.request_rebuild(reason),  # noqa: PLW0108  made below
+            missing_plugins=frozenset[str]().union(*(missing for _, missing in profiles)),
+        )
+        source = make_source(settings.event_source, transport, scheduler.handlers, frameworks.values())
+        registry.register(StateCollector(scheduler))
+        registry.register(SourceCollector(source))
+        yield Program(scheduler, source, registry, writers)
+
+
+def _writers(transport: Transport, settings: Settings) -> tuple[ApiEventRecorder, ApiStatusWriter]:
+    """Both draw from one budget, and never from that of binds."""
+    budget = TokenBucket(settings.qps, settings.burst)
+    names = [profile.scheduler_name or "" for profile in settings.profiles]
+    return ApiEventRecorder(transport, budget, names), ApiStatusWriter(transport, budget)
+
+
+def make_source(
+    name: str, transport: Transport, sink: EventSink, frameworks: Iterable[Framework]
+) -> Reflector | KopfSource:
+    """The event source of that name, for pods, nodes and what the plugins read besides."""
+    kinds = ["Pod", "Node", *sorted({kind for framework in frameworks for kind in framework.kinds()} & KINDS.keys())]
+    return (KopfSource if name == "kopf" else Reflector)(transport, sink, kinds)

@@ -1,0 +1,43 @@
+"""HTTP servers for as long as a block lasts."""
+
+import socket
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from schedcache.cli.errors import UsageError
+
+_SHUTDOWN_SECONDS = 2.0
+
+
+@asynccontextmanager
+async def serve(routes: Iterable[web.RouteDef], address: str | None, port: int, flag: str) -> AsyncIterator[int]:
+    """Serve the routes; yields the port.
+
+    Args:
+        routes: what is answered.
+        address: to listen on; None: all.
+        port: 0: any free one.
+        flag: the one that gave the port, for the message.
+
+    Raises:
+        UsageError: the port is taken, or the address is none of this machine's.
+    """
+    application = web.Application()
+    application.add_routes(routes)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+    await runner.setup()
+    try:
+        await _start(runner, address, port, flag)
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+async def _start(runner: web.AppRunner, address: str | None, port: int, flag: str) -> None:
+    try:
+        await web.TCPSite(runner, address, port).start()
+    except (OSError, socket.gaierror) as error:
+        where = f"{address or 'all addresses'}, port {port}"
+        raise UsageError(f"{flag}: cannot listen on {where}: {error.strerror or error}") from error

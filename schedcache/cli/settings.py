@@ -1,0 +1,86 @@
+"""From flags and the configuration file to what is run; flags win."""
+
+import argparse
+from pathlib import Path
+
+import structlog
+from msgspec.structs import replace
+
+from schedcache.cli.errors import UsageError
+from schedcache.cli.program import Settings
+from schedcache.config import (
+    ConfigError,
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+    LoadedConfig,
+    load_config,
+    with_defaults,
+)
+from schedcache.config.duration import seconds
+
+DEFAULT_SCHEDULER_NAME = "schedcache"
+_log = structlog.get_logger(__name__)
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    """Raises UsageError, naming the flag, or the file and its field."""
+    if options.leader_elect:
+        raise UsageError("--leader-elect: there is no leader election yet; run one replica, with --leader-elect=false")
+    configuration = configuration_of(options.config, options.scheduler_name)
+    connection = configuration.client_connection
+    if connection is None:
+        raise TypeError("with_defaults fills in clientConnection")
+    election = configuration.leader_election
+    if election is not None and election.leader_elect and options.config and options.leader_elect is None:
+        _log.warning("no leader election yet: run one replica", field="leaderElection.leaderElect")
+    return Settings(
+        configuration=configuration,
+        kubeconfig=str(options.kubeconfig) if options.kubeconfig else connection.kubeconfig or None,
+        qps=options.kube_api_qps or connection.qps or 0.0,
+        burst=options.kube_api_burst or connection.burst or 1,
+        event_source=options.event_source,
+        observe=options.observe,
+        max_in_unschedulable=_duration(
+            "--pod-max-in-unschedulable-pods-duration", options.pod_max_in_unschedulable_pods_duration
+        ),
+        validate=options.validate,
+    )
+
+
+def configuration_of(file: Path | None, scheduler_name: str | None) -> KubeSchedulerConfiguration:
+    """The effective configuration, with `--scheduler-name` applied. Raises UsageError."""
+    if file is None:
+        name = scheduler_name or DEFAULT_SCHEDULER_NAME
+        return with_defaults(KubeSchedulerConfiguration(profiles=[KubeSchedulerProfile(scheduler_name=name)]))
+    loaded = load_file(file)
+    for note in loaded.notes:
+        _log.warning("setting without effect", file=str(file), note=note)
+    configuration = loaded.config
+    if scheduler_name is None:
+        return configuration
+    profiles = configuration.profiles or []
+    if len(profiles) > 1:
+        names = ", ".join(str(profile.scheduler_name) for profile in profiles)
+        raise UsageError(
+            f"--scheduler-name renames the only profile, but {file} has {len(profiles)} ({names}): rename them there"
+        )
+    return replace(configuration, profiles=[replace(profile, scheduler_name=scheduler_name) for profile in profiles])
+
+
+def load_file(file: Path) -> LoadedConfig:
+    """Read a configuration file. Raises UsageError with every problem in it."""
+    try:
+        return load_config(file.read_text(), str(file))
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: no text in UTF-8: {error.reason}") from error
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+
+
+def _duration(flag: str, text: str) -> float:
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}") from error
