@@ -158,6 +158,8 @@ def passing(size: int) -> Verdicts:
 
 def one_reason(rejected: Any, status: Status) -> Verdicts:
     """Rows where the boolean array is true have the status, the others pass."""
+    if not rejected.any():
+        return passing(len(rejected))
     return Verdicts(rejected.astype(np.int16), (None, status))
 
 

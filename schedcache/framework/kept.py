@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from schedcache.framework.interface import MAX_NODE_SCORE, CycleState, FilterPlugin, Locality, ScorePlugin
 from schedcache.framework.plugin_calls import call_filter, call_score
-from schedcache.framework.row_view import Rows, RowView
+from schedcache.framework.row_view import RowView
 from schedcache.framework.status import Status
 from schedcache.model import Pod, PodSpec
 
@@ -41,21 +41,29 @@ class KeptFilters:
         self.faulty = False
         """Some row may have a status that is no rejection: an error."""
 
-    def refresh(self, state: CycleState, pod: Pod, snapshot: "Snapshot") -> None:
-        columns = snapshot.columns
-        if self.version == columns.version:
+    def refresh(self, state: CycleState, pod: Pod, moved: "Moved") -> None:
+        if self.version == moved.version:
             return
-        rows, node_rows = _moved(columns, self.version)
-        if len(self.passes) < len(columns.generation):
-            self._grow(len(columns.generation))
+        if len(self.passes) < moved.capacity:
+            self._grow(moved.capacity)
         for i, plugin in enumerate(self.plugins):
-            due = node_rows if _filter_locality(plugin) == Locality.NODE else rows
-            if len(due):
-                verdicts = call_filter(plugin, state, pod, RowView(snapshot, due))
-                self.codes[i, due] = self._own_codes(i, verdicts.table)[verdicts.codes]
-        if len(rows):
-            self.passes[rows] = ~self.codes[:, rows].any(axis=0)
-        self.version = columns.version
+            view = moved.nodes if _filter_locality(plugin) == Locality.NODE else moved.all
+            if len(view):
+                codes, table = call_filter(plugin, state, pod, view)
+                self.codes[i, view.index] = 0 if len(table) == 1 else self._own_codes(i, table)[codes]
+        if len(moved.all):
+            passes = np.ones(len(moved.all), np.bool_)
+            for i, statuses in enumerate(self.tables):
+                if len(statuses) > 1:
+                    passes &= self.codes[i, moved.all.index] == 0
+            self.passes[moved.all.index] = passes
+        self.version = moved.version
+
+    def forget(self) -> None:
+        """All rows are to be computed anew."""
+        self.version = -1
+        self.tables = [[None] for _ in self.plugins]
+        self.faulty = False
 
     def _own_codes(self, index: int, table: Sequence[Status | None]) -> npt.NDArray[np.int16]:
         """Each call has a table of its own; one table lasts here."""
@@ -80,32 +88,63 @@ class KeptScores:
         self._weights = weights
         self.version = -1
         self.raw = np.zeros((len(plugins), len(columns.generation)), np.int64)
-        self.final = [i for i, plugin in enumerate(plugins) if not hasattr(plugin, "normalize_score")]
+        self._is_final = [not hasattr(plugin, "normalize_score") for plugin in plugins]
+        self.final = [i for i, final in enumerate(self._is_final) if final]
         """Indices of the plugins whose raw score is final but for the weight."""
+        self.other = [i for i, final in enumerate(self._is_final) if not final]
         self.final_total = np.zeros(len(columns.generation), np.int64)
         """Their weighted sum, by row."""
         self.in_range = True
         """No final score was ever outside 0..100."""
 
-    def refresh(self, state: CycleState, pod: Pod, snapshot: "Snapshot") -> None:
-        columns = snapshot.columns
-        if self.version == columns.version:
+    def refresh(self, state: CycleState, pod: Pod, moved: "Moved") -> None:
+        if self.version == moved.version:
             return
-        rows, node_rows = _moved(columns, self.version)
-        if len(self.final_total) < len(columns.generation):
-            more = len(columns.generation) - len(self.final_total)
+        if len(self.final_total) < moved.capacity:
+            more = moved.capacity - len(self.final_total)
             self.raw = np.concatenate([self.raw, np.zeros((len(self.plugins), more), np.int64)], axis=1)
             self.final_total = np.concatenate([self.final_total, np.zeros(more, np.int64)])
+        total = np.zeros(len(moved.all), np.int64)
         for i, plugin in enumerate(self.plugins):
-            due = node_rows if _score_locality(plugin) == Locality.NODE else rows
-            if len(due):
-                raw = call_score(plugin, state, pod, RowView(snapshot, due))
-                self.raw[i, due] = raw
-                if i in self.final and (raw.min() < 0 or raw.max() > MAX_NODE_SCORE):
+            view = moved.nodes if _score_locality(plugin) == Locality.NODE else moved.all
+            if len(view):
+                self.raw[i, view.index] = call_score(plugin, state, pod, view)
+            if self._is_final[i] and len(moved.all):
+                raw = self.raw[i, moved.all.index]
+                if self.in_range and (raw.min() < 0 or raw.max() > MAX_NODE_SCORE):
                     self.in_range = False
-        if len(rows) and self.final:
-            self.final_total[rows] = sum(self.raw[i, rows] * self._weights[i] for i in self.final)
+                total += raw * self._weights[i]
+        self.final_total[moved.all.index] = total
+        self.version = moved.version
+
+
+    def forget(self) -> None:
+        """All rows are to be computed anew."""
+        self.version = -1
+        self.in_range = True
+
+
+class Moved:
+    """The live rows that changed after a version (`all`), and those of them whose node object did (`nodes`)."""
+
+    def __init__(self, snapshot: "Snapshot", version: int) -> None:
+        columns = snapshot.columns
+        self.since = version
         self.version = columns.version
+        self.capacity = len(columns.generation)
+        self.all, self.nodes = self._views(snapshot, version)
+
+    @staticmethod
+    def _views(snapshot: "Snapshot", version: int) -> tuple[RowView, RowView]:
+        columns = snapshot.columns
+        if version >= 0:
+            changed = columns.changed_since(version)
+            if len(changed) <= _FEW_ROWS:
+                names = columns.names
+                rows = np.array([row for row in changed.tolist() if names[row]], np.intp)
+                return RowView(snapshot, rows), RowView(snapshot, rows[columns.node_generation[rows] > version])
+        view = RowView.of_all_rows(snapshot)
+        return view, view
 
 
 class KeptResults:
@@ -114,6 +153,7 @@ class KeptResults:
     def __init__(self) -> None:
         self._filters: dict[tuple[Any, ...], KeptFilters] = {}
         self._scores: dict[tuple[Any, ...], KeptScores] = {}
+        self._moved: Moved | None = None
 
     def filters(
         self, plugins: tuple[FilterPlugin, ...], state: CycleState, pod: Pod, snapshot: "Snapshot"
@@ -125,7 +165,7 @@ class KeptResults:
             # A key that moved on makes the results under the old one worthless.
             self._filters = {k: v for k, v in self._filters.items() if k[0] != plugins}
             kept = self._filters[key] = KeptFilters(plugins, snapshot.columns)
-        kept.refresh(state, pod, snapshot)
+        kept.refresh(state, pod, self._moved_since(kept.version, snapshot))
         return kept
 
     def scores(
@@ -142,8 +182,20 @@ class KeptResults:
         if kept is None:
             self._scores = {k: v for k, v in self._scores.items() if k[0] != plugins}
             kept = self._scores[key] = KeptScores(plugins, weights, snapshot.columns)
-        kept.refresh(state, pod, snapshot)
+        kept.refresh(state, pod, self._moved_since(kept.version, snapshot))
         return kept
+
+
+    def forget(self) -> None:
+        """All rows are to be computed anew."""
+        for kept in (*self._filters.values(), *self._scores.values()):
+            kept.forget()
+
+    def _moved_since(self, version: int, snapshot: "Snapshot") -> Moved:
+        moved = self._moved
+        if moved is None or moved.since != version or moved.version != snapshot.columns.version:
+            moved = self._moved = Moved(snapshot, version)
+        return moved
 
 
 class KeptBySpec:
@@ -159,9 +211,10 @@ class KeptBySpec:
             by_spec = self._by_columns[snapshot.columns] = OrderedDict()
         kept = by_spec.get(spec)
         if kept is None:
-            kept = by_spec[spec] = KeptResults()
-            if len(by_spec) > self._specs:
-                by_spec.popitem(last=False)
+            # The arrays of the spec longest unused serve the new one: fresh memory costs more than the computation.
+            kept = by_spec.popitem(last=False)[1] if len(by_spec) >= self._specs else KeptResults()
+            kept.forget()
+            by_spec[spec] = kept
         else:
             by_spec.move_to_end(spec)
         return kept
@@ -178,14 +231,3 @@ def _filter_locality(plugin: FilterPlugin) -> str | None:
 
 def _score_locality(plugin: ScorePlugin) -> str | None:
     return getattr(plugin, "score_locality", None)
-
-
-def _moved(columns: "Columns", version: int) -> tuple[Rows, Rows]:
-    """Live rows that changed after the version, and those of them whose node object did."""
-    if version >= 0:
-        changed = columns.changed_since(version)
-        if len(changed) <= _FEW_ROWS:
-            names = columns.names
-            rows = np.array([row for row in changed.tolist() if names[row]], np.intp)
-            return rows, rows[columns.node_generation[rows] > version]
-    return columns.order, columns.order

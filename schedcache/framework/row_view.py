@@ -63,13 +63,25 @@ class RowView:
     All arrays returned have one entry a position and must not be written to. `rows` is an intp array.
     """
 
-    __slots__ = ("_deltas", "columns", "rows", "snapshot")
+    __slots__ = ("_deltas", "columns", "index", "rows", "snapshot")
 
     def __init__(self, snapshot: "Snapshot", rows: Rows) -> None:
         self.snapshot = snapshot
         self.columns: Columns = snapshot.columns
         self.rows = rows
+        self.index: Rows | slice = rows
+        """What to index a column with: `rows`, or the same as a slice, which copies nothing."""
         self._deltas: _Deltas | None = None
+
+    @classmethod
+    def of_all_rows(cls, snapshot: "Snapshot") -> "RowView":
+        """Every live row, in no meaningful order: for what is answered row by row."""
+        columns = snapshot.columns
+        if len(columns.order) < columns.rows:
+            return cls(snapshot, np.sort(columns.order))
+        view = cls(snapshot, np.arange(columns.rows))
+        view.index = slice(0, columns.rows)
+        return view
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -138,32 +150,32 @@ class RowView:
         index = self.columns.resource_index.get(resource)
         if index is None:
             return self._zeros()
-        amounts: Amounts = self.columns.allocatable[index][self.rows]
+        amounts: Amounts = self.columns.allocatable[index][self.index]
         return amounts
 
     def requested(self, resource: str) -> Amounts:
         """The sum of the requests of the row's pods, in the unit of `allocatable`."""
         index = self.columns.resource_index.get(resource)
-        amounts = self._zeros() if index is None else self.columns.requested[index][self.rows]
+        amounts = self._zeros() if index is None else self.columns.requested[index][self.index]
         extra = None if self._deltas is None else self._deltas.requested.get(resource)
         return amounts if extra is None else amounts + extra
 
     def non_zero_requested(self, resource: str) -> Amounts:
         """As `requested` for cpu and memory, containers that name no request counted with 100m and 200Mi."""
         index = _NON_ZERO[resource]
-        amounts: Amounts = self.columns.non_zero_requested[index][self.rows]
+        amounts: Amounts = self.columns.non_zero_requested[index][self.index]
         if self._deltas is not None:
             amounts = amounts + self._deltas.non_zero[index]
         return amounts
 
     def pod_count(self) -> Amounts:
         """How many pods the row has."""
-        count = self.columns.pod_count[self.rows]
+        count = self.columns.pod_count[self.index]
         return count if self._deltas is None else count + self._deltas.pod_count
 
     def allowed_pods(self) -> Amounts:
         """How many pods the row may have."""
-        return self.columns.allowed_pods[self.rows]
+        return self.columns.allowed_pods[self.index]
 
     def _zeros(self) -> Amounts:
         return np.zeros(len(self.rows), np.int64)

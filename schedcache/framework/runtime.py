@@ -195,7 +195,7 @@ class Framework(Lifecycle):
             return ScheduleResult(view.name(0), state, 1, len(found.view))
         scores = self.run_scores(state, pod, view, kept)
         best = scores.best()
-        chosen = best[rng.randrange(len(best))] if len(best) > 1 else best[0]
+        chosen = int(best[rng.randrange(len(best))])
         return ScheduleResult(view.name(chosen), state, len(feasible), len(found.view), scores)
 
     def run_pre_filter(self, state: CycleState, pod: Pod, snapshot: "Snapshot") -> PreFilterOutcome:

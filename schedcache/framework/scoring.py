@@ -15,7 +15,7 @@ from schedcache.framework.interface import (
 )
 from schedcache.framework.kept import KeptResults, KeptScores
 from schedcache.framework.plugin_calls import call_score, failed, status_error
-from schedcache.framework.row_view import RowView
+from schedcache.framework.row_view import Rows, RowView
 from schedcache.framework.status import Code
 from schedcache.model import Pod
 
@@ -28,10 +28,9 @@ class ScoreTable:
         self.total = total
         self._by_plugin = by_plugin
 
-    def best(self) -> list[int]:
+    def best(self) -> Rows:
         """The positions with the highest total, ascending."""
-        found: list[int] = np.flatnonzero(self.total == self.total.max()).tolist()
-        return found
+        return np.flatnonzero(self.total == self.total.max())
 
     def by_plugin(self) -> dict[str, Scores]:
         """Weighted scores of each plugin that was not skipped. Ask before the snapshot moves on."""
@@ -65,7 +64,7 @@ class ScoreChain:
             total = results.final_total[view.rows]
             if results.final:
                 self._check_final(results, pod, view)
-            for i in set(range(len(local))) - set(results.final):
+            for i in results.other:
                 total += self._finish(local[i], results.raw[i][view.rows], state, pod, done)
         for plugin in other:
             total += self._finish(plugin, call_score(plugin, state, pod, view), state, pod, done)

@@ -40,9 +40,10 @@ class ImageLocality:
             holders = self._holders[view.columns] = _ImageHolders()
         holders.update(view.columns)
         rows = {row for image in images for row in holders.rows.get(image, ())}
-        if rows:
-            for position in np.flatnonzero(np.isin(view.rows, list(rows))).tolist():
-                sums[position] = _sum(view.node_info(position), images, nodes)
+        if not rows:
+            return sums
+        for position in np.flatnonzero(np.isin(view.rows, list(rows))).tolist():
+            sums[position] = _sum(view.node_info(position), images, nodes)
         most = max(_MAX_CONTAINER_THRESHOLD * len(images), _MIN_THRESHOLD + 1)
         return MAX_NODE_SCORE * (np.clip(sums, _MIN_THRESHOLD, most) - _MIN_THRESHOLD) // (most - _MIN_THRESHOLD)
 

@@ -49,7 +49,7 @@ def matches_term(term: NodeSelectorTerm, view: RowView) -> Mask:
 def matches_requirement(requirement: Requirement, view: RowView) -> Mask:
     """Where one label expression holds."""
     key, columns = requirement.key, view.columns
-    ids = columns.label_ids(key)[view.rows]
+    ids = columns.label_ids(key)[view.index]
     match requirement.operator:
         case "Exists":
             return ids >= 0
@@ -75,10 +75,13 @@ def untolerated(
 def by_taints(view: RowView, measure: Callable[[Sequence[Taint]], int]) -> npt.NDArray[np.int64]:
     """What `measure` says of each row's taints."""
     sets = view.columns.taint_sets
-    ids = view.columns.taint_set[view.rows]
     if len(view) < len(sets):
-        return np.fromiter((measure(sets[i]) for i in ids.tolist()), np.int64, len(view))
-    measures: npt.NDArray[np.int64] = np.array([measure(taints) for taints in sets], np.int64)[ids]
+        ids = view.columns.taint_set[view.index].tolist()
+        return np.fromiter((measure(sets[i]) for i in ids), np.int64, len(view))
+    by_set = np.array([measure(taints) for taints in sets], np.int64)
+    if not by_set.any():
+        return np.zeros(len(view), np.int64)
+    measures: npt.NDArray[np.int64] = by_set[view.columns.taint_set[view.index]]
     return measures
 
 

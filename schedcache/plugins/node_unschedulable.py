@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 from schedcache.framework.filtering import one_reason, passing
 from schedcache.framework.handle import Handle
 from schedcache.framework.interface import CycleState, EventHint, Locality, Verdicts
@@ -27,8 +25,8 @@ class NodeUnschedulable:
 
     @staticmethod
     def filter(_state: CycleState, pod: Pod, view: RowView) -> Verdicts:
-        cordoned = view.columns.unschedulable[view.rows]
-        if not np.any(cordoned) or tolerated(_CORDON, pod.spec.tolerations):
+        cordoned = view.columns.unschedulable[view.index]
+        if not cordoned.any() or tolerated(_CORDON, pod.spec.tolerations):
             return passing(len(view))
         return one_reason(cordoned, _REASON)
 
