@@ -59,6 +59,7 @@ def _pod(w: wire.PodWire) -> Pod:
     # What differs between pods of one template is taken out before the rest is interned.
     node_name, spec.node_name = spec.node_name, None
     volumes, spec.volumes = spec.volumes, None
+    _merge_match_label_keys(spec.topology_spread_constraints or (), meta.labels or {})
     image_volumes = tuple(v.image.reference for v in volumes or () if v.image and v.image.reference)
     shape = _shape(meta, spec, image_volumes)
     return Pod(
@@ -78,6 +79,21 @@ def _pod(w: wire.PodWire) -> Pod:
         conditions=_conditions(status.conditions or ()),
         owner=_owner(meta.owner_references or ()),
     )
+
+
+def _merge_match_label_keys(
+    constraints: Iterable[wire.TopologySpreadConstraintWire], labels: Mapping[str, str | None]
+) -> None:
+    """Add the pod's values of `matchLabelKeys` to the selector, as kube-scheduler does (KEP-3243).
+
+    API servers from 1.34 on have done it already; doing it again changes nothing.
+    """
+    for constraint in constraints:
+        selector, keys = constraint.label_selector, constraint.match_label_keys
+        if selector is not None and keys:
+            present = selector.match_expressions or []
+            added = [wire.SelectorRequirement(key, "In", [labels[key] or ""]) for key in keys if key in labels]
+            selector.match_expressions = present + [r for r in added if r not in present]
 
 
 def _shape(meta: wire.ObjectMeta, spec: wire.PodSpecWire, image_volumes: tuple[str, ...]) -> PodShape:

@@ -86,6 +86,22 @@ def test_an_empty_selector_counts_no_running_pod_but_matches_added_ones():
     assert rejected(plugin(), pod, snapshot, view) == {view.name(0): SKEWED}
 
 
+def test_match_label_keys_narrow_the_selector_to_the_pods_own_values():
+    pods = [make_pod("old", "a1", {"app": "web", "rev": "1"}), make_pod("new1", "b1", {"app": "web", "rev": "2"})]
+    snapshot = Snapshot.build(pods, [make_node("a1", "a"), make_node("b1", "b")])
+    labels = {"app": "web", "rev": "2"}
+    by_revision = spread(matchLabelKeys=["rev", "no-such-label"])
+    assert rejected(plugin(), incoming(by_revision, labels=labels), snapshot) == {"b1": SKEWED}
+    merged = {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "rev", "operator": "In", "values": ["2"]}]}
+    already = incoming(spread(selector=merged, matchLabelKeys=["rev"]), labels=labels)
+    assert len(already.spec.topology_spread[0].selector.requirements) == 2
+    assert rejected(plugin(), incoming(spread(selector={}, matchLabelKeys=["rev"]), labels=labels), snapshot) == {
+        "b1": SKEWED
+    }
+    nothing = incoming(spread(selector=None, matchLabelKeys=["rev"]), labels=labels)
+    assert rejected(plugin(), nothing, snapshot) == {}
+
+
 def test_a_missing_selector_matches_nothing():
     assert rejected(plugin(), incoming(spread(selector=None)), cluster({"a1": 3})) == {}
 
