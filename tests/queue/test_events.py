@@ -1,0 +1,92 @@
+"""What object updates amount to."""
+
+import pytest
+
+from schedcache.ports import ClusterEvent
+from schedcache.queue.events import is_wildcard, node_update_events, pod_update_events
+from tests.queue.support import make_node, make_pod
+
+READY = {"type": "Ready", "status": "True"}
+
+
+def labels(events):
+    return [event.label for event in events]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "events"),
+    [
+        ({}, {}, []),
+        ({"resourceVersion": "1"}, {"resourceVersion": "2"}, []),
+        (
+            {"conditions": [{**READY, "lastHeartbeatTime": "2026-01-05T08:00:00Z"}]},
+            {"conditions": [{**READY, "lastHeartbeatTime": "2026-01-05T08:00:10Z"}]},
+            [],
+        ),
+        ({}, {"images": [{"names": ["a"], "sizeBytes": 1}]}, []),
+        ({"conditions": [READY]}, {"conditions": [{**READY, "status": "False"}]}, ["NodeUpdateNodeCondition"]),
+        ({"conditions": [READY, {"type": "X", "status": "True"}]}, {"conditions": [{"type": "X", "status": "True"}, READY]}, []),
+        ({"cpu": "4"}, {"cpu": "4000m"}, []),
+        ({"cpu": "4"}, {"cpu": "5"}, ["NodeUpdateNodeAllocatable"]),
+        ({"cpu": "5"}, {"cpu": "4"}, ["NodeUpdateNodeAllocatable"]),
+        ({}, {"labels": {"a": "b"}}, ["NodeUpdateNodeLabel"]),
+        ({}, {"annotations": {"a": "b"}}, ["NodeUpdateNodeAnnotation"]),
+        ({}, {"declaredFeatures": ["F"]}, ["NodeUpdateNodeDeclaredFeature"]),
+        ({}, {"taints": [{"key": "k", "effect": "NoSchedule"}]}, ["NodeUpdateNodeTaint"]),
+        ({"unschedulable": True}, {}, ["NodeUpdateNodeTaint"]),
+        ({}, {"unschedulable": True}, []),
+        (
+            {"unschedulable": True, "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]},
+            {"cpu": "8", "labels": {"a": "b"}},
+            ["NodeUpdateNodeTaint", "NodeUpdateNodeAllocatable", "NodeUpdateNodeLabel"],
+        ),
+    ],
+)  # fmt: skip
+def test_node_updates(old, new, events):
+    assert labels(node_update_events(make_node(**old), make_node(**new))) == events
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "actions"),
+    [
+        ({}, {"version": 2}, ["Update"]),
+        ({}, {"labels": {"a": "b"}}, ["UpdatePodLabel"]),
+        ({"cpu": "2"}, {"cpu": "1"}, ["UpdatePodScaleDown"]),
+        ({"cpu": "1"}, {"cpu": "2"}, ["UpdatePodScaleUp"]),
+        ({"schedulingGates": [{"name": "a"}, {"name": "b"}]}, {"schedulingGates": [{"name": "a"}]}, ["Update"]),
+        ({"schedulingGates": [{"name": "a"}]}, {}, ["UpdatePodSchedulingGatesEliminated"]),
+        ({}, {"tolerations": [{"operator": "Exists"}]}, ["UpdatePodToleration"]),
+        (
+            {"cpu": "2", "schedulingGates": [{"name": "a"}]},
+            {"cpu": "1", "labels": {"a": "b"}, "tolerations": [{"operator": "Exists"}]},
+            ["UpdatePodLabel", "UpdatePodScaleDown", "UpdatePodSchedulingGatesEliminated", "UpdatePodToleration"],
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    ("node", "target", "resource"),
+    [(None, False, "UnscheduledPod"), (None, True, "TargetPod"), ("n1", False, "AssignedPod")],
+)
+def test_pod_updates(old, new, actions, node, target, resource):
+    events = pod_update_events(make_pod("p", node=node, **old), make_pod("p", node=node, **new), target=target)
+    assert labels(events) == [resource + action for action in actions]
+
+
+def test_a_pod_that_grows_in_one_resource_and_shrinks_in_another_is_both():
+    def resized(cpu, memory):
+        containers = [{"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory, "example.com/gpu": "1"}}}]
+        return make_pod("p", containers=containers)
+
+    events = pod_update_events(resized("1", "2Gi"), resized("2", "1Gi"))
+    assert labels(events) == ["UnscheduledPodUpdatePodScaleDown", "UnscheduledPodUpdatePodScaleUp"]
+
+
+def test_equal_events_are_one_object():
+    first = node_update_events(make_node(cpu="1"), make_node(cpu="2"))
+    assert first[0] is node_update_events(make_node(cpu="2"), make_node(cpu="3"))[0]
+
+
+def test_only_everything_about_everything_is_a_wildcard():
+    assert is_wildcard(ClusterEvent("*", ("All",), "UnschedulableTimeout"))
+    assert not is_wildcard(ClusterEvent("Node", ("All",)))
+    assert not is_wildcard(ClusterEvent("*", ("Add",)))
