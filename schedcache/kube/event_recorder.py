@@ -1,0 +1,270 @@
+"""Publishing Kubernetes events in the background, as client-go's events recorder does."""
+
+import asyncio
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+import structlog
+
+from schedcache.kube.rate import TokenBucket
+from schedcache.kube.retrying import may_pass, send_again
+from schedcache.kube.transport import STRATEGIC_MERGE_PATCH, Transport
+from schedcache.kube.write_queue import WriteQueue
+from schedcache.model import Pod
+from schedcache.ports import ApiError, ConflictError, NotFoundError
+
+CONCURRENT_WRITES = 8
+WAITING_LIMIT = 10_000
+SERIES_LIMIT = 20_000
+"""How many events are remembered for merging; the oldest is forgotten first."""
+FINISH_SECONDS = 360.0
+"""A series ends, and its last count is written, when nothing was added for so long. client-go's finishTime."""
+REFRESH_SECONDS = 1800.0
+"""A series that goes on is written this often, so that the API server does not forget it. client-go's refreshTime."""
+LOOK_SECONDS = 60.0
+POD_BURST = 25
+POD_REFILL_SECONDS = 300.0
+"""New events of one pod: 25 at once, then one in five minutes. The budget of client-go's older recorder."""
+PODS_LIMIT = 10_000
+NOTE_BYTES = 1024
+INSTANCE_LENGTH = 128
+NAME_LENGTH = 253
+
+_encode = msgspec.json.Encoder().encode
+Key = tuple[str, str, str, str, str]
+
+log = structlog.get_logger()
+
+
+class _Series(msgspec.Struct):
+    """One event, as often as it was recorded; times in seconds since the epoch."""
+
+    key: Key
+    name: str
+    namespace: str
+    event: dict[str, Any]
+    last_observed: float
+    count: int = 1
+    written: int = 0
+    written_at: float = 0.0
+
+
+class ApiEventRecorder:
+    """An EventRecorder on the API server, group events.k8s.io/v1.
+
+    The same event of the same pod again is merged into a series: the second occurrence is written at once, further ones
+    are counted here and written every half hour and when the series ends. Unlike client-go, an event with another note
+    is another event, so that no note gets lost. Give `run` a task, and call `drain` before ending it.
+
+    Args:
+        transport: the way to the server.
+        rate: the budget of these writes; never that of binds.
+        profiles: names of the scheduler's profiles. An event's reporting controller is the one that its pod names, or
+            the first for a pod of another scheduler.
+        host: part of the reporting instance.
+        wall_clock: seconds since the epoch.
+
+    Attributes:
+        written: events that were created or whose count was updated.
+        merged: events that only raised a count.
+        retries: writes that were sent again.
+        dropped: by reason (full, limited, refused, failed): events that were not written.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        rate: TokenBucket,
+        profiles: Sequence[str],
+        *,
+        host: str | None = None,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._transport = transport
+        self._rate = rate
+        self._profiles = tuple(profiles)
+        self._host = host or socket.gethostname()
+        self._wall_clock = wall_clock
+        self._queue = WriteQueue(self._write, workers=CONCURRENT_WRITES, limit=WAITING_LIMIT)
+        # Least recently made first, in both.
+        self._series: dict[Key, _Series] = {}
+        self._budgets: dict[str, tuple[float, float]] = {}
+        self._stamp = 0
+        self.written = 0
+        self.merged = 0
+        self.retries = 0
+        self.dropped: Counter[str] = Counter()
+
+    @property
+    def waiting(self) -> int:
+        """Events whose write waits."""
+        return len(self._queue)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._queue.run(), name="event writers")
+            group.create_task(self._look_after_series(), name="event series")
+
+    async def drain(self, timeout: float) -> int:
+        """Write all that is known, at most for `timeout` seconds; how many writes are left."""
+        for series in self._series.values():
+            if series.count > series.written:
+                self._put(series)
+        return await self._queue.drain(timeout)
+
+    def event(self, regarding: Pod, type_: str, reason: str, action: str, note: str) -> None:
+        """Record one event; `type_` is Normal or Warning, `note` is cut to 1,024 bytes as kube-scheduler does."""
+        now = self._wall_clock()
+        note = cut_note(note)
+        key = (regarding.uid, type_, reason, action, note)
+        series = self._series.get(key)
+        if series is not None:
+            series.count += 1
+            series.last_observed = now
+            self.merged += 1
+            if series.count == 2:
+                self._put(series)
+        elif not self._may_record(regarding.uid, now):
+            self.dropped["limited"] += 1
+        else:
+            self._begin(key, regarding, now)
+
+    def _begin(self, key: Key, pod: Pod, now: float) -> None:
+        _, type_, reason, action, note = key
+        controller = pod.scheduler_name if pod.scheduler_name in self._profiles else self._profiles[0]
+        # Two events of one pod must not share a name, however coarse the clock is.
+        self._stamp = max(self._stamp + 1, int(now * 1e9))
+        name = event_name(pod.name, self._stamp)
+        series = _Series(key, name, pod.namespace, {}, now)
+        series.event = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": pod.namespace},
+            "eventTime": micro_time(now),
+            "reportingController": controller,
+            "reportingInstance": f"{controller}-{self._host}"[:INSTANCE_LENGTH],
+            "type": type_,
+            "reason": reason,
+            "action": action,
+            "note": note,
+            "regarding": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "namespace": pod.namespace,
+                "name": pod.name,
+                "uid": pod.uid,
+                "resourceVersion": pod.resource_version,
+            },
+        }
+        if self._put(series):
+            self._series[key] = series
+            if len(self._series) > SERIES_LIMIT:
+                self._end(next(iter(self._series.values())))
+
+    def _put(self, series: _Series) -> bool:
+        room = self._queue.put(series.name, series)
+        if not room:
+            self.dropped["full"] += 1
+        return room
+
+    def _may_record(self, uid: str, now: float) -> bool:
+        tokens, at = self._budgets.pop(uid, (float(POD_BURST), now))
+        tokens = min(POD_BURST, tokens + (now - at) / POD_REFILL_SECONDS)
+        allowed = tokens >= 1
+        self._budgets[uid] = (tokens - 1 if allowed else tokens, now)
+        if len(self._budgets) > PODS_LIMIT:
+            del self._budgets[next(iter(self._budgets))]
+        return allowed
+
+    async def _look_after_series(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Write series that are due, and forget events that have not been repeated for long."""
+        now = self._wall_clock()
+        for series in list(self._series.values()):
+            if now - series.last_observed > FINISH_SECONDS:
+                self._end(series)
+            elif series.count > series.written and now - series.written_at > REFRESH_SECONDS:
+                self._put(series)
+
+    def _end(self, series: _Series) -> None:
+        del self._series[series.key]
+        if series.count > series.written:
+            self._put(series)
+
+    async def _write(self, _name: str, series: _Series) -> None:
+        count = series.count
+        try:
+            self.retries += await send_again(partial(self._send, series))
+        except ApiError as error:
+            self.dropped["failed" if may_pass(error) else "refused"] += 1
+            # Without it the next one like it starts anew, and is not added to a series that is not there.
+            self._series.pop(series.key, None)
+            log.warning("an event could not be written", name=f"{series.namespace}/{series.name}", error=str(error))
+        else:
+            series.written, series.written_at = count, self._wall_clock()
+            self.written += 1
+
+    async def _send(self, series: _Series) -> None:
+        if series.written:
+            try:
+                return await self._patch(series)
+            except NotFoundError:
+                # The API server forgets events after an hour.
+                series.written = 0
+        try:
+            await self._post(series)
+        except ConflictError:
+            # A first try that had no answer did it.
+            if series.count > 1:
+                await self._patch(series)
+
+    async def _post(self, series: _Series) -> None:
+        await self._rate.acquire()
+        event = series.event | {"series": _count(series)} if series.count > 1 else series.event
+        await self._transport.send("POST", _collection(series), _encode(event))
+
+    async def _patch(self, series: _Series) -> None:
+        await self._rate.acquire()
+        patch = _encode({"series": _count(series)})
+        await self._transport.send("PATCH", f"{_collection(series)}/{series.name}", patch, STRATEGIC_MERGE_PATCH)
+
+
+def cut_note(note: str) -> str:
+    """At most 1,024 bytes, with " ..." at the end of what was cut."""
+    data = note.encode()
+    if len(data) <= NOTE_BYTES:
+        return note
+    suffix = " ..."
+    return data[: NOTE_BYTES - len(suffix)].decode(errors="ignore") + suffix
+
+
+def event_name(pod_name: str, stamp: int) -> str:
+    """As client-go names events: the object's name and the time in nanoseconds as a hexadecimal number."""
+    suffix = f".{stamp:x}"
+    # No name may end in a dot or a dash before the suffix.
+    return pod_name[: NAME_LENGTH - len(suffix)].rstrip(".-") + suffix
+
+
+def micro_time(seconds: float) -> str:
+    """A time as Kubernetes' MicroTime."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _collection(series: _Series) -> str:
+    return f"/apis/events.k8s.io/v1/namespaces/{quote(series.namespace)}/events"
+
+
+def _count(series: _Series) -> dict[str, Any]:
+    return {"count": series.count, "lastObservedTime": micro_time(series.last_observed)}

@@ -1,0 +1,54 @@
+"""Trying a write again that is safe to repeat."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+from schedcache.kube.transport import ThrottledError
+from schedcache.ports import ApiError, OutcomeUnknownError
+
+TRIES = 5
+FIRST_PAUSE = 0.05
+GROWTH = 5.0
+LONGEST_PAUSE = 5.0
+
+
+def may_pass(error: ApiError) -> bool:
+    """Whether the same request may succeed a little later: no connection, no answer, 5xx, too many requests."""
+    return isinstance(error, OutcomeUnknownError | ThrottledError) or error.status == 0
+
+
+async def send_again(
+    send: Callable[[], Awaitable[object]],
+    *,
+    obsolete: Callable[[], bool] = lambda: False,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    rng: random.Random | None = None,
+) -> int:
+    """Send a write until it succeeds, five times at most, within about ten seconds of pauses.
+
+    Args:
+        send: sends it once.
+        obsolete: asked before each further try: whether it is not worth it any more.
+        sleep: waits that many seconds.
+        rng: jitter of the pauses.
+
+    Returns:
+        How often it was sent again.
+
+    Raises:
+        ApiError: of the last try, or of the first that no repetition would help.
+    """
+    uniform = (rng or random).uniform
+    pause = FIRST_PAUSE
+    for again in range(TRIES):
+        try:
+            await send()
+        except ApiError as error:
+            if not may_pass(error) or again == TRIES - 1 or obsolete():
+                raise
+        else:
+            return again
+        await sleep(pause * uniform(1.0, 1.5))
+        pause = min(LONGEST_PAUSE, pause * GROWTH)
+    raise AssertionError("unreachable: the last try returns or raises")

@@ -1,0 +1,154 @@
+"""Writing what became of a pod into its status, in the background."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+import structlog
+
+from schedcache.kube.binder import pod_path
+from schedcache.kube.rate import TokenBucket
+from schedcache.kube.retrying import may_pass, send_again
+from schedcache.kube.transport import STRATEGIC_MERGE_PATCH, Transport
+from schedcache.kube.write_queue import WriteQueue
+from schedcache.model import Pod, PodCondition
+from schedcache.ports import ApiError, ConflictError, NotFoundError
+
+CONCURRENT_PATCHES = 8
+WAITING_LIMIT = 50_000
+INVALID = 422
+"""How the API server refuses a patch whose metadata.uid is not the object's."""
+
+_encode = msgspec.json.Encoder().encode
+
+log = structlog.get_logger()
+
+
+class _Write(NamedTuple):
+    pod: Pod
+    condition: PodCondition | None
+    nominated_node_name: str | None
+
+
+class ApiStatusWriter:
+    """A StatusWriter on the API server: strategic merge patches of pods/status, as kube-scheduler 1.37 sends them.
+
+    Give `run` a task, and call `drain` before ending it.
+
+    Args:
+        transport: the way to the server.
+        rate: the budget of these writes; never that of binds.
+        wall_clock: seconds since the epoch.
+
+    Attributes:
+        written: patches that succeeded.
+        skipped: patches that would have changed nothing, and were not sent.
+        retries: patches that were sent again.
+        dropped: by reason (gone, replaced, refused, failed, full): patches that were given up.
+    """
+
+    def __init__(self, transport: Transport, rate: TokenBucket, wall_clock: Callable[[], float] = time.time) -> None:
+        self._transport = transport
+        self._rate = rate
+        self._wall_clock = wall_clock
+        self._queue = WriteQueue(self._write, workers=CONCURRENT_PATCHES, limit=WAITING_LIMIT)
+        self.written = 0
+        self.skipped = 0
+        self.retries = 0
+        self.dropped: Counter[str] = Counter()
+
+    @property
+    def waiting(self) -> int:
+        """Pods whose write waits."""
+        return len(self._queue)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        await self._queue.run()
+
+    async def drain(self, timeout: float) -> int:
+        """Wait until all is written, at most `timeout` seconds; how many writes are left."""
+        return await self._queue.drain(timeout)
+
+    def patch_status(self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None = None) -> None:
+        """Queue the write. None leaves that part alone; `nominated_node_name` "" clears it. Newer writes replace waiting ones."""
+        if waiting := self._queue.get(pod.uid):
+            condition = condition or waiting.condition
+            if nominated_node_name is None:
+                nominated_node_name = waiting.nominated_node_name
+        elif pod.uid not in self._queue:
+            # Nothing of ours is under way, so the pod given tells what is written there.
+            if condition is not None and _says_so(pod, condition):
+                condition = None
+            if nominated_node_name == pod.nominated_node_name:
+                nominated_node_name = None
+        if condition is None and nominated_node_name is None:
+            self.skipped += 1
+        elif not self._queue.put(pod.uid, _Write(pod, condition, nominated_node_name)):
+            self.dropped["full"] += 1
+
+    def forget(self, uid: str) -> None:
+        """Drop a write that waits for a pod that is gone or bound."""
+        self._queue.discard(uid)
+
+    async def _write(self, uid: str, write: _Write) -> None:
+        body = _encode(self._patch(write))
+        path = f"{pod_path(write.pod.namespace, write.pod.name)}/status"
+        try:
+            self.retries += await send_again(
+                partial(self._send, path, body), obsolete=lambda: self._queue.get(uid) is not None
+            )
+        except ApiError as error:
+            self._give_up(write.pod, error)
+        else:
+            self.written += 1
+
+    async def _send(self, path: str, body: bytes) -> None:
+        await self._rate.acquire()
+        await self._transport.send("PATCH", path, body, STRATEGIC_MERGE_PATCH)
+
+    def _give_up(self, pod: Pod, error: ApiError) -> None:
+        if isinstance(error, NotFoundError):
+            self.dropped["gone"] += 1
+        elif isinstance(error, ConflictError) or (error.status == INVALID and "metadata.uid" in str(error)):
+            self.dropped["replaced"] += 1
+        else:
+            reason = "failed" if may_pass(error) else "refused"
+            self.dropped[reason] += 1
+            log.warning("a pod's status could not be written", pod=pod.full_name, error=str(error))
+
+    def _patch(self, write: _Write) -> dict[str, Any]:
+        status: dict[str, Any] = {}
+        if write.condition is not None:
+            status["conditions"] = [self._condition(write.pod, write.condition)]
+        if write.nominated_node_name is not None:
+            status["nominatedNodeName"] = write.nominated_node_name or None
+        # The UID keeps a pod that was made again under the same name from getting the old one's status.
+        return {"metadata": {"uid": write.pod.uid}, "status": status}
+
+    def _condition(self, pod: Pod, condition: PodCondition) -> dict[str, Any]:
+        found: dict[str, Any] = {"type": condition.type, "status": condition.status}
+        for key, value in (("reason", condition.reason), ("message", condition.message)):
+            # null removes what an earlier condition said.
+            found[key] = value or None
+        if condition.observed_generation:
+            found["observedGeneration"] = condition.observed_generation
+        before = pod.condition(condition.type)
+        if before is None or before.status != condition.status:
+            # Left out, the patch keeps the time at which the status last changed.
+            found["lastTransitionTime"] = datetime.fromtimestamp(self._wall_clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return found
+
+
+def _says_so(pod: Pod, condition: PodCondition) -> bool:
+    """Whether the pod has the condition already; as in kube-scheduler the generation it was observed at does not count."""
+    now = pod.condition(condition.type)
+    return now is not None and (now.status, now.reason, now.message) == (
+        condition.status,
+        condition.reason,
+        condition.message,
+    )

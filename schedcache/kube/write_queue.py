@@ -1,0 +1,98 @@
+"""Writes that wait to be made in the background."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+import structlog
+
+V = TypeVar("V")
+
+log = structlog.get_logger()
+
+
+class WriteQueue(Generic[V]):
+    """Waiting writes by key: the oldest key first, the newest value for a key, never two writes of one key at once.
+
+    Args:
+        write: makes one write. It handles every answer of the server; an exception is a fault in this program, which
+            is logged and counted and ends that write only.
+        workers: how many writes may be under way at once.
+        limit: how many keys may wait.
+
+    Attributes:
+        crashes: exceptions that came out of `write`.
+    """
+
+    def __init__(self, write: Callable[[str, V], Awaitable[None]], *, workers: int, limit: int) -> None:
+        self._write = write
+        self._workers = workers
+        self._limit = limit
+        self._waiting: dict[str, V] = {}
+        self._busy: set[str] = set()
+        self._news = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.crashes = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._waiting or key in self._busy
+
+    def get(self, key: str) -> V | None:
+        """The value that waits under the key."""
+        return self._waiting.get(key)
+
+    def put(self, key: str, value: V) -> bool:
+        """Have a value written, in place of one that waits under the key; False, and nothing done, if there is no room."""
+        if key not in self._waiting and len(self._waiting) >= self._limit:
+            return False
+        self._waiting[key] = value
+        self._news.set()
+        self._idle.clear()
+        return True
+
+    def discard(self, key: str) -> None:
+        """Forget what waits under the key."""
+        self._waiting.pop(key, None)
+        self._note_idle()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._workers):
+                group.create_task(self._work(), name=f"writer {number}")
+
+    async def drain(self, timeout: float) -> int:
+        """Wait until nothing is left to write, at most `timeout` seconds; how many writes are left. `run` must run."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._idle.wait()
+        except TimeoutError:
+            pass
+        return len(self._waiting) + len(self._busy)
+
+    async def _work(self) -> None:
+        while True:
+            key = next((key for key in self._waiting if key not in self._busy), None)
+            if key is None:
+                self._news.clear()
+                await self._news.wait()
+                continue
+            value = self._waiting.pop(key)
+            self._busy.add(key)
+            try:
+                await self._write(key, value)
+            except Exception:
+                self.crashes += 1
+                log.exception("a write crashed", key=key)
+            finally:
+                self._busy.discard(key)
+                self._news.set()
+                self._note_idle()
+
+    def _note_idle(self) -> None:
+        if not self._waiting and not self._busy:
+            self._idle.set()
