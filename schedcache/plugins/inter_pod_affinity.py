@@ -5,6 +5,8 @@ finds nothing to check, pods added in thought are not looked at either: a nomina
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -27,7 +29,7 @@ from schedcache.framework.interface import (
 from schedcache.framework.row_view import RowView
 from schedcache.framework.status import SKIP, Status, unresolvable, unschedulable
 from schedcache.model import Pod, PodShape
-from schedcache.plugins.domains import DomainCounts, Ints, pod_deltas
+from schedcache.plugins.domains import DomainCounts, Ints, Worth, pod_deltas, shape_of
 from schedcache.plugins.inter_pod_affinity_hints import AffinityHints
 from schedcache.plugins.node_matching import Mask
 from schedcache.plugins.pod_affinity_terms import AffinityTerms, KeyedTerm, OwnTerms, terms_problem
@@ -51,7 +53,6 @@ class _Affinity:
     """
 
     def __init__(self, terms: OwnTerms, shape: PodShape, snapshot: Snapshot) -> None:
-        self._terms = terms
         columns = snapshot.columns
         counts = _matching(snapshot, terms.affinity)
         self._domains = [DomainCounts(columns, key, counts) for key in terms.affinity_keys]
@@ -59,13 +60,14 @@ class _Affinity:
         for domains in self._domains:
             self._in_a_domain |= domains.slots > 0
         self._total = int(counts[self._in_a_domain].sum())
+        self._worth = Worth(lambda other: int(terms.affinity_matches(other)))
         self._matches_itself = terms.affinity_matches(shape)
 
     def failing(self, view: RowView, changed: npt.NDArray[np.intp]) -> Mask:
         rows = view.rows
         failing = self._verdict(rows, np.int64(0))
         if len(changed):
-            deltas = pod_deltas(view, changed.tolist(), lambda shape: int(self._terms.affinity_matches(shape)))
+            deltas = pod_deltas(view, changed.tolist(), self._worth)
             failing[changed] = self._verdict(rows[changed], deltas)
         return failing
 
@@ -85,12 +87,14 @@ class _Affinity:
 class _Repulsion:
     """Anti-affinity by topology key: no pod that counts may be in the node's domain.
 
-    `worth(shape)` says what one pod of a shape counts for, by topology key.
+    `tally(shape)` says what one pod of a shape counts for, by topology key.
     """
 
-    def __init__(self, domains: Sequence[DomainCounts], worth: Callable[[PodShape], Mapping[str, int]]) -> None:
+    def __init__(self, domains: Sequence[DomainCounts], tally: Callable[[PodShape], Mapping[str, int]]) -> None:
         self._domains = {d.key: d for d in domains}
-        self._worth = worth
+        self._tally = tally
+        self._tallies: dict[PodShape, Mapping[str, int]] = {}
+        self._worth_by_key = {key: Worth(partial(self._count, key)) for key in self._domains}
 
     @property
     def anything(self) -> bool:
@@ -107,24 +111,34 @@ class _Repulsion:
 
     def _changed(self, view: RowView, changed: npt.NDArray[np.intp]) -> Mask:
         rows, positions = view.rows[changed], changed.tolist()
-        shapes = {p.shape for i in positions for p in (*view.added(i), *view.removed(i))}
-        by_shape = {shape: self._worth(shape) for shape in shapes}
+        self._learn_keys(view, positions)
         failing = np.zeros(len(rows), np.bool_)
-        for key in self._domains.keys() | {key for worth in by_shape.values() for key in worth}:
+        for key, worth in self._worth_by_key.items():
             domains = self._domains.get(key)
             if domains is None:
                 columns = view.columns
-                domains = DomainCounts(columns, key, np.zeros(columns.rows, np.int32))
+                domains = self._domains[key] = DomainCounts(columns, key, np.zeros(columns.rows, np.int32))
             slots = domains.slots[rows]
-            deltas = pod_deltas(view, positions, lambda shape, key=key: by_shape[shape].get(key, 0))  # type: ignore[misc]  # mypy cannot infer a default's type
-            failing |= (slots > 0) & (domains.sums[slots] + deltas > 0)
+            failing |= (slots > 0) & (domains.sums[slots] + pod_deltas(view, positions, worth) > 0)
         return failing
+
+    def _learn_keys(self, view: RowView, positions: Sequence[int]) -> None:
+        """Note the keys that the view's own pods bring in, which need not be among those of pods in place."""
+        pods = (group for i in positions for group in (view.added(i), view.removed(i)))
+        for shape in set(map(shape_of, chain.from_iterable(pods))) - self._tallies.keys():
+            tally = self._tallies[shape] = self._tally(shape)
+            for key in tally:
+                if key not in self._worth_by_key:
+                    self._worth_by_key[key] = Worth(partial(self._count, key))
+
+    def _count(self, key: str, shape: PodShape) -> int:
+        return self._tallies[shape].get(key, 0)
 
 
 class _Checks:
     """What the filter has to check for one pod."""
 
-    def __init__(self, affinity: _Affinity | None, own: _Repulsion, existing: _Repulsion) -> None:
+    def __init__(self, affinity: _Affinity | None, own: _Repulsion | None, existing: _Repulsion) -> None:
         self._affinity = affinity
         self._own = own
         self._existing = existing
@@ -133,7 +147,8 @@ class _Checks:
         changed = np.array(view.changed, np.intp)
         codes = np.zeros(len(view), np.int16)
         codes[self._existing.failing(view, changed)] = _EXISTING
-        codes[self._own.failing(view, changed)] = _ANTI_AFFINITY
+        if self._own is not None:
+            codes[self._own.failing(view, changed)] = _ANTI_AFFINITY
         if self._affinity is not None:
             codes[self._affinity.failing(view, changed)] = _AFFINITY
         return Verdicts(codes, _TABLE if codes.any() else (None,))
@@ -159,7 +174,8 @@ class InterPodAffinity:
             return SKIP
         own = self._terms.of(shape)
         affinity = _Affinity(own, shape, snapshot) if own.affinity_keys else None
-        state[NAME] = _Checks(affinity, _own_anti_affinity(own, snapshot), existing)
+        repelled = _own_anti_affinity(own, snapshot) if own.anti_affinity else None
+        state[NAME] = _Checks(affinity, repelled, existing)
         return None
 
     def filter(self, state: CycleState, pod: Pod, view: RowView) -> Verdicts:

@@ -20,7 +20,7 @@ from schedcache.framework.interface import CycleState, EventHint, PreFilterResul
 from schedcache.framework.row_view import RowView
 from schedcache.framework.status import SKIP, Code, Status, unresolvable, unschedulable
 from schedcache.model import LabelSelector, Pod, PodShape, TopologySpreadConstraint
-from schedcache.plugins.domains import Ints, pod_deltas
+from schedcache.plugins.domains import Ints, Worth, pod_deltas
 from schedcache.plugins.topology_spread_constraints import (
     DO_NOT_SCHEDULE,
     SCHEDULE_ANYWAY,
@@ -54,10 +54,9 @@ def matching_pods(snapshot: Snapshot, namespace: str, selector: LabelSelector | 
 class _HardConstraint:
     """A DoNotSchedule constraint with the numbers of matching pods by domain."""
 
-    __slots__ = ("_domains", "_least", "_max_skew", "_next_least", "_own", "_selector", "_short_of_domains", "_sums")
+    __slots__ = ("_domains", "_least", "_max_skew", "_next_least", "_own", "_short_of_domains", "_sums", "_worth")
 
     def __init__(self, constraint: TopologySpreadConstraint, domains: SpreadDomains, pod: Pod, counts: Counts) -> None:
-        self._selector = constraint.selector
         self._domains = domains
         self._sums = domains.sums(counts)
         existing = self._sums[domains.exists]
@@ -66,24 +65,25 @@ class _HardConstraint:
         needed = 1 if constraint.min_domains is None else constraint.min_domains
         self._short_of_domains = len(existing) < needed
         self._max_skew = constraint.max_skew
-        self._own = int(constraint.selector is not None and constraint.selector.matches(pod.labels))
+        self._worth = Worth(_matcher(pod.namespace, constraint.selector))
+        self._own = self._worth[pod.shape]
 
-    def codes(self, pod: Pod, view: RowView, changed: npt.NDArray[np.intp]) -> npt.NDArray[np.int16]:
+    def codes(self, view: RowView, changed: npt.NDArray[np.intp]) -> npt.NDArray[np.int16]:
         by_slot = np.where(self._skewed(self._sums, self._least), np.int16(_SKEWED), np.int16(_PASS))
         by_slot[0] = _NO_LABEL
         codes: npt.NDArray[np.int16] = by_slot[self._domains.slots[view.rows]]
         if len(changed):
-            codes[changed] = self._changed_codes(pod, view, changed)
+            codes[changed] = self._changed_codes(view, changed)
         return codes
 
     def _skewed(self, matching: Ints, least: Any) -> Any:
         return matching + self._own - (0 if self._short_of_domains else least) > self._max_skew
 
-    def _changed_codes(self, pod: Pod, view: RowView, changed: npt.NDArray[np.intp]) -> npt.NDArray[np.int16]:
+    def _changed_codes(self, view: RowView, changed: npt.NDArray[np.intp]) -> npt.NDArray[np.int16]:
         """As `codes`, with the pods added to and removed from each row counted in its own domain."""
         rows = view.rows[changed]
         slots = self._domains.slots[rows]
-        deltas = pod_deltas(view, changed.tolist(), self._worth_in(pod.namespace)) * (self._domains.counted[rows] > 0)
+        deltas = pod_deltas(view, changed.tolist(), self._worth) * (self._domains.counted[rows] > 0)
         before = self._sums[slots]
         matching = before + deltas
         # The least of the other domains: where this one alone is the least, that is the next.
@@ -92,13 +92,14 @@ class _HardConstraint:
         skewed = self._skewed(matching, least)
         return np.where(slots == 0, _NO_LABEL, np.where(skewed, _SKEWED, _PASS)).astype(np.int16)
 
-    def _worth_in(self, namespace: str) -> Callable[[PodShape], int]:
-        selector = self._selector
 
-        def worth(shape: PodShape) -> int:
-            return int(shape.namespace == namespace and selector is not None and selector.matches(shape.labels))
+def _matcher(namespace: str, selector: LabelSelector | None) -> Callable[[PodShape], int]:
+    """Whether a pod matches, its being empty or terminating aside: what added, removed and incoming pods count for."""
 
-        return worth
+    def matches(shape: PodShape) -> int:
+        return int(shape.namespace == namespace and selector is not None and selector.matches(shape.labels))
+
+    return matches
 
 
 def _two_least(counts: Ints) -> tuple[int, int]:
@@ -137,7 +138,7 @@ class PodTopologySpread:
         changed = np.array(view.changed, np.intp)
         found: npt.NDArray[np.int16] | None = None
         for constraint in state[NAME]:
-            codes = constraint.codes(pod, view, changed)
+            codes = constraint.codes(view, changed)
             found = codes if found is None else np.where(found == _PASS, codes, found)
         if found is None or not found.any():
             return Verdicts(np.zeros(len(view), np.int16), (None,))
