@@ -123,7 +123,7 @@ class Reflector:
 
     async def _ended(self, name: str, task: asyncio.Task[None]) -> None:
         """A state machine never ends by itself: the sink has failed, or this program has a fault."""
-        error = task.exception()
+        error = None if task.cancelled() else task.exception()
         watch, stats = self._watches[name], self.stats.kinds[name]
         if isinstance(error, SinkError):
             stats.sink_errors += 1
