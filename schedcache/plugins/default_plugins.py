@@ -14,10 +14,14 @@ from schedcache.plugins.node_ports import NodePorts
 from schedcache.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from schedcache.plugins.node_resources_fit import NodeResourcesFit
 from schedcache.plugins.node_unschedulable import NodeUnschedulable
+from schedcache.plugins.node_volume_limits import NodeVolumeLimits
 from schedcache.plugins.pod_topology_spread import PodTopologySpread
 from schedcache.plugins.priority_sort import PrioritySort
 from schedcache.plugins.scheduling_gates import SchedulingGates
 from schedcache.plugins.taint_toleration import TaintToleration
+from schedcache.plugins.volume_binding import VolumeBinding
+from schedcache.plugins.volume_restrictions import VolumeRestrictions
+from schedcache.plugins.volume_zone import VolumeZone
 
 _DEFAULT: tuple[type[Any], ...] = (
     DefaultBinder,
@@ -31,10 +35,14 @@ _DEFAULT: tuple[type[Any], ...] = (
     NodeResourcesBalancedAllocation,
     NodeResourcesFit,
     NodeUnschedulable,
+    NodeVolumeLimits,
     PodTopologySpread,
     PrioritySort,
     SchedulingGates,
     TaintToleration,
+    VolumeBinding,
+    VolumeRestrictions,
+    VolumeZone,
 )
 
 
