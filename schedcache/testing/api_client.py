@@ -1,7 +1,6 @@
 """A small client of the Kubernetes API for tests: raw JSON in, raw JSON out, no cache, no retries."""
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -9,6 +8,8 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import aiohttp
 import msgspec
+
+from schedcache.testing.connections import Connector
 
 JSONObject = dict[str, Any]
 """A decoded Kubernetes object."""
@@ -91,7 +92,7 @@ class ApiClient:
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
             self.server,
-            connector=aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(self._ca_file)), limit=0),
+            connector=Connector(self._ca_file),
             timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
             headers=self._headers,
         )

@@ -5,6 +5,7 @@ import contextlib
 import socket
 import ssl
 import struct
+import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from schedcache.testing.api_client import JSON
+from schedcache.testing.connections import Connector, abort_connections
 from schedcache.testing.control_plane import ControlPlane
 from schedcache.testing.faults import (
     FINAL_FAULTS,
@@ -69,6 +71,7 @@ class FaultProxy:
         self._control_plane = control_plane
         self._rules: list[Rule] = []
         self._tasks: set[asyncio.Task[web.Response]] = set()
+        self._connections: weakref.WeakSet[asyncio.Transport] = weakref.WeakSet()
         self.watches: list[WatchStream] = []
 
     async def __aenter__(self) -> Self:
@@ -76,7 +79,7 @@ class FaultProxy:
         serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         serving.load_cert_chain(certificates.certificate, certificates.key)
         self._upstream = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(certificates.authority)), limit=0),
+            connector=Connector(certificates.authority),
             timeout=aiohttp.ClientTimeout(total=None),
             auto_decompress=False,
             read_bufsize=2**20,
@@ -102,6 +105,7 @@ class FaultProxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._upstream.close()
+        await abort_connections(list(self._connections))
 
     def add(
         self,
@@ -132,6 +136,8 @@ class FaultProxy:
         request = Request(
             received.method, received.path, received.query, received.headers.copy(), await received.read()
         )
+        if received.transport is not None:
+            self._connections.add(received.transport)
         faults = self._due(request)
         delays = [fault for fault in faults if isinstance(fault, Delay)]
         before = sum(delay.seconds for delay in delays if not delay.response)

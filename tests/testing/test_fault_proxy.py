@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 import json
+import socket
 import ssl
 import time
 
@@ -488,3 +489,25 @@ def test_protobuf_watches_are_cut_between_frames():
         whole, rest = split_frames(rest + data[position : position + 7])
         seen += whole
     assert (seen, rest) == (frames, b"")
+
+
+async def test_a_client_that_no_longer_answers_does_not_keep_the_proxy_open(cluster):
+    servers = cluster.control_plane
+
+    def open_and_freeze(url):
+        host, port = url.removeprefix("https://").split(":")
+        context = ssl.create_default_context(cafile=str(servers.ca_file))
+        client = context.wrap_socket(socket.create_connection((host, int(port))), server_hostname=host)
+        client.sendall(
+            f"GET {PODS}?watch=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {servers.admin_token}\r\n\r\n".encode()
+        )
+        return client
+
+    async with FaultProxy(servers) as proxy:
+        with await asyncio.to_thread(open_and_freeze, proxy.url):
+            await open_watch(proxy)
+            connections = [one.get_extra_info("socket") for one in proxy._connections]
+            begun = time.monotonic()
+            await proxy.__aexit__(None, None, None)
+            assert time.monotonic() - begun < 2
+            assert [one.fileno() for one in connections] == [-1]
