@@ -1,12 +1,13 @@
 """Nodes as the scheduler sees them."""
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from schedcache.model import wire
-from schedcache.model.decode import Reader, labels_of, strings
+from schedcache.model.decode import Reader, labels_of
 from schedcache.model.resources import Resource
 from schedcache.model.taints import Taint
 
@@ -83,7 +84,10 @@ def _node(w: wire.NodeWire) -> Node:
         taints=tuple(Taint(t.key or "", t.value or "", t.effect or "") for t in spec.taints or ()),
         unschedulable=bool(spec.unschedulable),
         allocatable=Resource.from_list(_reader.quantities(status.allocatable, "status.allocatable")),
-        images=tuple(ContainerImage(strings(i.names), i.size_bytes or 0) for i in status.images or ()),
+        # Nodes report the same few hundred names: one text for all of them.
+        images=tuple(
+            ContainerImage(tuple(map(sys.intern, i.names or ())), i.size_bytes or 0) for i in status.images or ()
+        ),
         conditions=tuple(NodeCondition(c.type, c.status) for c in status.conditions or ()),
         declared_features=frozenset(status.declared_features or ()),
     )
