@@ -56,6 +56,10 @@ class NodeStatuses(Mapping[str, Status]):
             self._names = [names[row] for row in self.rows.tolist()]
         return self._names
 
+    def name_at(self, position: int) -> str:
+        """The name of one node."""
+        return self._snapshot.columns.names[int(self.rows[position])] if self._names is None else self._names[position]
+
     def materialize(self) -> "NodeStatuses":
         """Read everything that depends on the snapshot, which may move on after that."""
         self.names()

@@ -97,6 +97,21 @@ class FilterChain:
         faulty = any(step.faulty for step in steps)
         return FilterOutcome(view, feasible, steps, faulty=faulty)
 
+    def run_each(
+        self, state: CycleState, pod: Pod, view: RowView, kept: KeptResults | None = None
+    ) -> list[tuple[FilterPlugin, Verdicts]]:
+        """What every filter says of every row, whatever the others say. Raises PluginError."""
+        found: list[tuple[FilterPlugin, Verdicts]] = []
+        for group in self._active(state):
+            if kept is not None and _is_local(group[0]):
+                results = kept.filters(group, state, pod, view.snapshot)
+                found += [
+                    (plugin, Verdicts(results.codes[i][view.rows], results.tables[i])) for i, plugin in enumerate(group)
+                ]
+            else:
+                found += [(plugin, call_filter(plugin, state, pod, view)) for plugin in group]
+        return found
+
     def _active(self, state: CycleState) -> list[tuple[FilterPlugin, ...]]:
         """The plugins that are not skipped, neighbouring row-local ones together."""
         skipped = frozenset(state.skip_filter)

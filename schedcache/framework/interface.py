@@ -91,6 +91,14 @@ class FilterPlugin(Plugin, Protocol):
 
 
 @runtime_checkable
+class ExplainsPlugin(Plugin, Protocol):
+    """A filter that can tell more about a node that it rejects than its reasons do: figures, names of what is in the way."""
+
+    def explain(self, state: CycleState, pod: Pod, view: "RowView", /) -> str:
+        """About the one row of the view; "" where there is nothing to add."""
+
+
+@runtime_checkable
 class PreScorePlugin(Plugin, Protocol):
     """Computes once per attempt what the score needs from the feasible rows, or skips the score."""
 

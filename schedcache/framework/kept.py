@@ -117,7 +117,6 @@ class KeptScores:
         self.final_total[moved.all.index] = total
         self.version = moved.version
 
-
     def forget(self) -> None:
         """All rows are to be computed anew."""
         self.version = -1
@@ -185,11 +184,12 @@ class KeptResults:
         kept.refresh(state, pod, self._moved_since(kept.version, snapshot))
         return kept
 
-
     def forget(self) -> None:
         """All rows are to be computed anew."""
-        for kept in (*self._filters.values(), *self._scores.values()):
-            kept.forget()
+        for filters in self._filters.values():
+            filters.forget()
+        for scores in self._scores.values():
+            scores.forget()
 
     def _moved_since(self, version: int, snapshot: "Snapshot") -> Moved:
         moved = self._moved

@@ -16,7 +16,7 @@ from schedcache.config.types import KubeSchedulerProfile, Plugins, PluginSet
 from schedcache.framework.diagnosis import Diagnosis, FitError, Ids, NodeStatuses, NoNodesError, PluginError
 from schedcache.framework.filtering import FilterChain, FilterOutcome
 from schedcache.framework.handle import Handle
-from schedcache.framework.interface import CycleState, PreEnqueuePlugin
+from schedcache.framework.interface import CycleState, FilterPlugin, PreEnqueuePlugin, Verdicts
 from schedcache.framework.kept import KeptBySpec, KeptResults
 from schedcache.framework.lifecycle import Lifecycle
 from schedcache.framework.per_node import PerNodeFilter, PerNodeScore
@@ -230,6 +230,11 @@ class Framework(Lifecycle):
     def run_scores(self, state: CycleState, pod: Pod, view: RowView, kept: KeptResults | None = None) -> ScoreTable:
         """PreScore and Score for the rows of the view, all of them feasible. Raises PluginError."""
         return self._scores.run(state, pod, view, kept)
+
+    def run_each_filter(self, state: CycleState, pod: Pod, snapshot: "Snapshot") -> list[tuple[FilterPlugin, Verdicts]]:
+        """What every filter says of every node, whatever the others say. Raises PluginError."""
+        view = RowView(snapshot, snapshot.columns.order)
+        return self._filters.run_each(state, pod, view, self._kept.of(pod.spec, snapshot))
 
     def diagnose(
         self, snapshot: "Snapshot", pre_filter: PreFilterOutcome, found: Feasibility | None = None

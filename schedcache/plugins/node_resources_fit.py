@@ -67,6 +67,18 @@ class NodeResourcesFit:
                 beyond |= lacking & (capacity < amount)
         return _verdicts(checks, beyond)
 
+    @staticmethod
+    def explain(_state: CycleState, pod: Pod, view: RowView) -> str:
+        """What lacks on the one row of the view, in figures."""
+        lacks = []
+        for name, amount in requested(pod.spec):
+            capacity, used = int(view.allocatable(name)[0]), int(view.requested(name)[0])
+            if capacity - used < amount:
+                lacks.append(f"{name}: asks {_text(name, amount)}, {_text(name, capacity - used)} of {_text(name, capacity)} free")
+        if view.pod_count()[0] >= view.allowed_pods()[0]:
+            lacks.append(f"pods: {view.pod_count()[0]} of {view.allowed_pods()[0]}")
+        return "; ".join(lacks)
+
     def score(self, _state: CycleState, pod: Pod, view: RowView) -> Scores:
         return self._strategy(uses(self._resources, pod.spec, view, implied=True), len(view))
 
@@ -96,6 +108,14 @@ def amounts(resource: Resource) -> Iterator[tuple[str, int]]:
     yield MEMORY, resource.memory
     yield EPHEMERAL_STORAGE, resource.ephemeral_storage
     yield from resource.scalar.items()
+
+
+def _text(name: str, amount: int) -> str:
+    if name == CPU:
+        return f"{amount}m" if amount % 1000 else str(amount // 1000)
+    if name in (MEMORY, EPHEMERAL_STORAGE) and amount and amount % 2**20 == 0:
+        return f"{amount // 2**20}Mi"
+    return str(amount)
 
 
 def _verdicts(checks: Sequence[tuple[str, Mask]], beyond: Mask) -> Verdicts:

@@ -48,7 +48,8 @@ KINDS: Mapping[str, type[ClusterObject]] = {
 class OfflineCluster:
     """Nodes, pods and the other objects; finished pods are not in it. Serves as the nominator of its pending pods.
 
-    Only nominations of pods that `scheduler_names` look after count (None: all). Objects of kinds that scheduling does not read are left out. Raises MalformedObjectError, naming object and field.
+    Only nominations of pods that `scheduler_names` look after count (None: all). Objects of kinds that scheduling does not
+    read are left out. Raises MalformedObjectError, naming object and field.
     """
 
     def __init__(

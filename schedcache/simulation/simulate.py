@@ -3,11 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from schedcache.framework import Framework, Handle
-from schedcache.plugins.default_plugins import default_registry
 from schedcache.simulation.cluster import OfflineCluster, read_pod
-from schedcache.simulation.decision import decide
-from schedcache.simulation.profiles import effective_config, profile_for
+from schedcache.simulation.offline import OfflineScheduler
+from schedcache.simulation.profiles import effective_config
 
 
 def simulate(
@@ -23,7 +21,7 @@ def simulate(
     Returns:
         `feasible` (node names), `rejected` (node -> plugin, code, reasons), `preFilterRejected`, `scores`
         (node -> plugins, total; weighted), `selected` (nodes with the highest total), `message` (of the FailedScheduling
-        event), `preemption`, and `warnings`.
+        event), `preemption`, and for people `warnings` and `explanation`.
 
     Raises:
         MalformedObjectError: an object that cannot be read, with its name and the field.
@@ -31,10 +29,5 @@ def simulate(
         ProfileError: several profiles, none of them the pod's.
     """
     effective = effective_config(config)
-    subject = read_pod(pod)
-    profile, warnings = profile_for(subject.scheduler_name, effective)
     cluster = OfflineCluster(objects, {profile.scheduler_name or "" for profile in effective.profiles or ()})
-    handle = Handle(cluster_objects=cluster.objects, nominator=cluster)
-    framework = Framework(profile, default_registry(), handle)
-    decision = decide(framework, subject, cluster.snapshot(), cluster.nominated_pods_for_node)
-    return {**decision.want(), "warnings": warnings}
+    return OfflineScheduler(cluster, effective).ask(read_pod(pod))

@@ -1,0 +1,78 @@
+"""Cluster and pod files as kubectl prints them, or raw manifests: YAML or JSON, one object, a List or many documents."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import yaml
+
+from schedcache.model import MalformedObjectError
+
+
+class InputError(ValueError):
+    """Input that cannot be used; the text names the file, the object and the field."""
+
+
+class SourcedObject(NamedTuple):
+    """An object and where it comes from."""
+
+    source: str
+    obj: Mapping[str, Any]
+
+
+def parse_objects(text: str, source: str) -> list[SourcedObject]:
+    """All objects of a file, Lists taken apart. Raises InputError."""
+    objects = []
+    for document in _documents(text, source):
+        for obj in _items(document, source):
+            if not isinstance(obj.get("kind"), str):
+                raise InputError(f"{source}: an object without kind: {_glimpse(obj)}")
+            objects.append(SourcedObject(source, obj))
+    return objects
+
+
+def in_context(source: str, error: MalformedObjectError) -> InputError:
+    """The same error with the name of the file."""
+    return InputError(f"{source}: {error}")
+
+
+def _documents(text: str, source: str) -> Iterable[Any]:
+    if text.lstrip().startswith("{"):
+        try:
+            return [json.loads(text)]
+        except json.JSONDecodeError:
+            # Flow-style YAML, or several JSON documents in a row: YAML reads both or says where it fails.
+            pass
+    try:
+        return [document for document in yaml.load_all(text, Loader=_Loader) if document is not None]
+    except yaml.YAMLError as error:
+        raise InputError(f"{source}: neither YAML nor JSON: {error}") from None
+
+
+def _items(document: Any, source: str) -> Iterator[Mapping[str, Any]]:
+    if not isinstance(document, Mapping):
+        raise InputError(f"{source}: expected a Kubernetes object, got {_glimpse(document)}")
+    kind = document.get("kind")
+    if not (isinstance(kind, str) and kind.endswith("List") and "items" in document):
+        yield document
+        return
+    for item in document["items"] or ():
+        if not isinstance(item, Mapping):
+            raise InputError(f"{source}: items: expected Kubernetes objects, got {_glimpse(item)}")
+        # Typed lists (PodList) leave out the kind of their items.
+        inherited = {"kind": kind.removesuffix("List")} if kind != "List" else {}
+        yield from _items({**inherited, **item}, source)
+
+
+def _glimpse(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+class _Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]  # both load alike, one is fast
+    """Reads what JSON can hold: unquoted times stay texts."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  PyYAML's own attribute
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }

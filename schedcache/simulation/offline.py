@@ -1,0 +1,113 @@
+"""A scheduler without a cluster: asks where pods would go, one at a time or many copies of one."""
+
+import random
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from schedcache.cache import Snapshot
+from schedcache.config.types import KubeSchedulerConfiguration
+from schedcache.framework import FitError, Framework, Handle, PluginError
+from schedcache.framework.explanation import explain_rejection
+from schedcache.model import Pod
+from schedcache.plugins.default_plugins import default_registry
+from schedcache.simulation.cluster import OfflineCluster
+from schedcache.simulation.decision import Decision, decide
+from schedcache.simulation.profiles import profile_for
+from schedcache.simulation.warnings import warnings_for
+
+
+class Replicas(NamedTuple):
+    """Node names in the order in which the copies were placed, and what stops the next one ("": all were placed)."""
+
+    placed: list[str]
+    stopped_by: str
+
+
+class OfflineScheduler:
+    """Decides for pods against a cluster that it does not change. Raises PluginSetError for a senseless profile."""
+
+    def __init__(self, cluster: OfflineCluster, config: KubeSchedulerConfiguration) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._frameworks: dict[str, Framework] = {}
+        self._snapshot: Snapshot | None = None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        if self._snapshot is None:
+            self._snapshot = self._cluster.snapshot()
+        return self._snapshot
+
+    def ask(self, pod: Pod) -> dict[str, Any]:
+        """The pod's decision, as `simulate` returns it. Raises ProfileError."""
+        framework, warnings = self._framework_for(pod)
+        unsupported = framework.unsupported(pod)
+        if unsupported:
+            refused = Decision()
+            refused.message = unsupported
+            return {**refused.want(), "warnings": warnings, "explanation": [unsupported]}
+        decision = decide(framework, pod, self.snapshot, self._cluster.nominated_pods_for_node)
+        return {
+            **decision.want(),
+            "warnings": [*warnings, *warnings_for(pod, self._cluster, self.snapshot)],
+            "explanation": self._explain(framework, pod, decision),
+        }
+
+    def place_replicas(self, pod: Pod, count: int) -> Replicas:
+        """Place copies of the pod one after the other, each counting for the next; the cluster stays as it was.
+
+        Among equally good nodes the first by name is taken, so that the answer is always the same. Raises ProfileError.
+        """
+        framework, _ = self._framework_for(pod)
+        placed: list[str] = []
+        snapshot = self._cluster.snapshot()
+        stopped_by = framework.unsupported(pod)
+        while len(placed) < count and not stopped_by:
+            copy = replace(pod, name=f"{pod.name}-{len(placed)}", uid=f"{pod.uid}-{len(placed)}")
+            try:
+                node = self._choose(framework, copy, snapshot)
+            except (FitError, PluginError) as error:
+                stopped_by = error.message()
+                continue
+            snapshot.assume(copy.with_node(node))
+            placed.append(node)
+        return Replicas(placed, stopped_by)
+
+    def _choose(self, framework: Framework, pod: Pod, snapshot: Snapshot) -> str:
+        result = framework.schedule(pod, snapshot, self._cluster.nominated_pods_for_node, random.Random(0))
+        if result.scores is None:
+            return result.node_name
+        return min(result.scores.view.name(position) for position in result.scores.best().tolist())
+
+    def _framework_for(self, pod: Pod) -> tuple[Framework, list[str]]:
+        profile, warnings = profile_for(pod.scheduler_name, self._config)
+        name = profile.scheduler_name or ""
+        if name not in self._frameworks:
+            handle = Handle(cluster_objects=self._cluster.objects, nominator=self._cluster)
+            self._frameworks[name] = Framework(profile, default_registry(), handle)
+        return self._frameworks[name], warnings
+
+    def _explain(self, framework: Framework, pod: Pod, decision: Decision) -> list[str]:
+        if decision.gated is not None:
+            return [f"not tried: {decision.gated.message} [{decision.gated.plugin}]"]
+        if decision.error or decision.diagnosis is None:
+            return [decision.message]
+        if not decision.feasible:
+            return explain_rejection(framework, pod, self.snapshot, decision.diagnosis, decision.state)
+        return _choice(decision)
+
+
+def _choice(decision: Decision) -> list[str]:
+    """Who wins, with what, and what the next best is short of."""
+    ranked = sorted(decision.totals, key=lambda name: (name not in decision.selected, -decision.totals[name], name))
+    if not ranked:
+        return []
+    best = ranked[0]
+    parts = ", ".join(f"{plugin} {scores[best]}" for plugin, scores in decision.by_plugin.items() if scores[best])
+    lines = [f"node {best}: {decision.totals[best]} points ({parts})"]
+    for other in ranked[1:2]:
+        differences = {p: scores[other] - scores[best] for p, scores in decision.by_plugin.items()}
+        told = ", ".join(f"{plugin} {difference:+d}" for plugin, difference in differences.items() if difference)
+        lines.append(f"node {other}: {decision.totals[other]} points ({told or 'the same from every plugin'})")
+    return lines
