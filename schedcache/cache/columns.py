@@ -42,6 +42,8 @@ class Columns:
         self.infos: list[NodeInfo] = []
         self.row_of: dict[str, int] = {}
         self.version = 0
+        self.topology_version = 0
+        """Moves when a node comes or goes or its labels or taints change, and not with its status."""
         self.generation: Int64s = np.zeros(n, np.int64)
         self.node_generation: Int64s = np.zeros(n, np.int64)
         self.resource_index: dict[str, int] = {name: i for i, name in enumerate(_FIXED)}
@@ -116,6 +118,7 @@ class Columns:
         self.names[row], self.infos[row] = "", _NOBODY
         self._stamp(row)
         self.node_generation[row] = self.version
+        self.topology_version += 1
         self._write_pods(row, old, _NOBODY)
         self._write_amounts(self.allocatable, row, old.allocatable, _NOBODY.allocatable)
         self.allowed_pods[row] = 0
@@ -168,8 +171,10 @@ class Columns:
         self.allowed_pods[row] = _clamp(node.allocatable.allowed_pod_number)
         self.unschedulable[row] = node.unschedulable
         if old is None or old.taints != node.taints:
+            self.topology_version += 1
             self._taints.set(row, node.taints)
         if old is None or old.labels != node.labels:
+            self.topology_version += 1
             for key, column in self._labels.items():
                 column.set(row, node.labels.get(key))
 

@@ -178,14 +178,14 @@ class Topology:
         )
 
     def is_current(self, columns: Columns) -> bool:
-        """Whether no node object has changed since, and label ids mean what they did."""
+        """Whether no node's labels or taints have changed since, and label ids mean what they did."""
         return self._version == _version(columns) and all(
             columns.label_values(domains.key) is domains.values for domains in self.domains
         )
 
 
 def _version(columns: Columns) -> tuple[int, int]:
-    return int(columns.node_generation.max()), len(columns.order)
+    return columns.topology_version, len(columns.order)
 
 
 def _included(constraint: TopologySpreadConstraint, spec: PodSpec, view: RowView) -> Mask:
@@ -201,7 +201,7 @@ def _included(constraint: TopologySpreadConstraint, spec: PodSpec, view: RowView
 
 
 class TopologyMemory:
-    """Topologies kept until a node object changes: by snapshot, then by what they were made for."""
+    """Topologies kept until nodes or their labels or taints change: by snapshot, then by what they were made for."""
 
     def __init__(self) -> None:
         self._kept: WeakKeyDictionary[Columns, OrderedDict[object, Topology]] = WeakKeyDictionary()

@@ -395,6 +395,37 @@ def expected_owners(pods, nodes, incoming, namespace_labels):
     return tally
 
 
+def test_the_topology_version_moves_with_labels_taints_and_nodes_alone():
+    cache, snapshot = SchedulerCache(), Snapshot()
+
+    def moved(change, *args):
+        before = snapshot.columns.topology_version
+        change(*args)
+        cache.update_snapshot(snapshot)
+        return snapshot.columns.topology_version != before
+
+    plain, labelled = make_node("n1"), make_node("n1", zone="a")
+    tainted = Node.from_dict(
+        {
+            "metadata": {"name": "n1", "labels": labelled.labels},
+            "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]},
+        }
+    )
+    beating = Node.from_dict(
+        {
+            "metadata": {"name": "n1", "labels": labelled.labels},
+            "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]},
+            "status": {"allocatable": {"cpu": "9"}, "conditions": [{"type": "Ready", "status": "True"}]},
+        }
+    )
+    assert moved(cache.add_node, plain)
+    assert not moved(cache.add_pod, make_pod("p", "n1"))
+    assert moved(cache.update_node, plain, labelled)
+    assert moved(cache.update_node, labelled, tainted)
+    assert not moved(cache.update_node, tainted, beating)
+    assert moved(cache.remove_node, beating)
+
+
 def test_columns_without_nodes():
     columns = Columns()
     assert TermIndex(columns).counts(term()).tolist() == []
