@@ -1,14 +1,15 @@
 """Which cluster events may help a pod that InterPodAffinity rejected (kube-scheduler 1.37).
 
-Other than there, namespace selectors are resolved first (kubernetes/kubernetes#141953): a pod that waits for a partner in
-selected namespaces wakes when one arrives.
+Other than there, namespace selectors are resolved first (kubernetes/kubernetes#141953), and namespaces are watched: a pod
+that waits for a partner in selected namespaces wakes when one arrives, and when a namespace comes to be selected.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from schedcache.cache.terms import Ownership, owned_terms
 from schedcache.framework.interface import EventHint
-from schedcache.model import Node, Pod
+from schedcache.model import LabelSelector, Node, Pod
+from schedcache.model.objects import Namespace
 from schedcache.plugins.pod_affinity_terms import AffinityTerms, OwnTerms
 
 
@@ -23,6 +24,7 @@ class AffinityHints:
             EventHint("AssignedPod", ("Add", "UpdatePodLabel", "Delete"), self._assigned_pod, by_shape=True),
             EventHint("TargetPod", ("UpdatePodLabel",)),
             EventHint("Node", ("Add", "UpdateNodeLabel"), _node, by_shape=True),
+            EventHint("Namespace", ("Add", "Update", "Delete"), _namespace, by_shape=True),
         )
 
     def _assigned_pod(self, pod: Pod, old: Pod | None, new: Pod | None) -> bool:
@@ -58,3 +60,20 @@ def _node(pod: Pod, old: Node | None, new: Node) -> bool:
     before, after = old.labels, new.labels
     gained = any(key in after and before.get(key) != after[key] for key in wanted)
     return gained or any(key in before and before[key] != after.get(key) for key in avoided)
+
+
+def _namespace(pod: Pod, old: Namespace | None, new: Namespace | None) -> bool:
+    """Own terms select another set of namespaces, or others' terms may look at the pod's own namespace differently."""
+    before, after = (None if namespace is None else namespace.labels for namespace in (old, new))
+    if before == after:
+        return False
+    changed = old or new
+    if changed is not None and changed.name == pod.namespace:
+        return True
+    terms = (*pod.spec.pod_affinity, *pod.spec.pod_anti_affinity)
+    selectors = [t.namespace_selector for t in terms if t.namespace_selector is not None]
+    return any(_selects(s, before) != _selects(s, after) for s in selectors)
+
+
+def _selects(selector: LabelSelector, labels: Mapping[str, str] | None) -> bool:
+    return labels is not None and selector.matches(labels)

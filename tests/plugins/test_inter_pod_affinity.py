@@ -314,6 +314,25 @@ def test_hints_for_nodes():
     assert not asked(avoids, in_a, make_node("n", "a", other="x"))
 
 
+def test_hints_for_namespaces():
+    registered = hint(plugin(), "Namespace")
+    assert registered.actions == ("Add", "Update", "Delete")
+    asked = registered.hint
+    data = {"namespaceSelector": {"matchLabels": {"team": "data"}}}
+    wants, avoids, local = incoming(near(term(**data))), incoming(away(term(**data))), incoming(near(term()))
+    plain, selected = namespace("x"), namespace("x", team="data")
+    for waiting in (wants, avoids):
+        assert asked(waiting, None, selected)
+        assert asked(waiting, plain, selected)
+        assert asked(waiting, selected, plain)
+        assert asked(waiting, selected, None)
+        assert not asked(waiting, None, plain)
+        assert not asked(waiting, selected, namespace("x", team="data"))
+        assert not asked(waiting, selected, namespace("x", team="data", more="y"))
+    assert not asked(local, plain, selected)
+    assert asked(local, namespace("default"), namespace("default", team="data"))
+
+
 def test_hint_for_the_pod_itself():
     registered = hint(plugin(), "TargetPod")
     assert registered.actions == ("UpdatePodLabel",)
