@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from schedcache import __version__
-from schedcache.cli import check_config, demo, run
+from schedcache.cli import check_config, demo, run, simulate
 from schedcache.cli.errors import UsageError
 
-COMMANDS = (run, demo, check_config)
+COMMANDS = (run, demo, simulate, check_config)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -82,12 +82,22 @@ def _closest(framework: Framework, pod: Pod, snapshot: "Snapshot", state: CycleS
             for plugin, (codes, table) in verdicts
             if len(table) > 1 and codes[position]
         ]
-        if told:
-            lines.append(f"node {view.name(0)} lacks: {'; and '.join(told)}")
+        # A single bare reason is in the lines above already.
+        if len(told) > 1 or any(objection.detail for objection in told):
+            lines.append(f"node {view.name(0)}: {'; and '.join(map(str, told))}")
     return lines
 
 
-def _objection(plugin: Any, status: Status | None, state: CycleState, pod: Pod, view: RowView) -> str:
-    reasons = status.message if status is not None else ""
+class _Objection(NamedTuple):
+    plugin: str
+    reasons: str
+    detail: str
+
+    def __str__(self) -> str:
+        detail = f" ({self.detail})" if self.detail else ""
+        return f"{self.reasons}{detail} [{self.plugin}]"
+
+
+def _objection(plugin: Any, status: Status | None, state: CycleState, pod: Pod, view: RowView) -> _Objection:
     detail = plugin.explain(state, pod, view) if hasattr(plugin, "explain") else ""
-    return f"{reasons} ({detail}) [{plugin.name}]" if detail else f"{reasons} [{plugin.name}]"
+    return _Objection(plugin.name, status.message if status is not None else "", detail)

@@ -1,0 +1,80 @@
+"""`schedcache simulate`: where pods would go in a cluster that is given as files."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from schedcache.cli.errors import UsageError
+from schedcache.cli.settings import load_file
+
+
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `simulate` to the command line."""
+    parser = commands.add_parser(
+        "simulate",
+        help="say where pods would go, from files alone",
+        description="Say where pods would go, and why not elsewhere, from files alone: as kubectl prints them, or raw"
+        " manifests. Each pod is asked about alone. Exit status 0: all pods fit, 1: some do not, 2: bad input.",
+    )
+    parser.add_argument(
+        "--cluster",
+        nargs="+",
+        action="extend",
+        required=True,
+        metavar="FILE",
+        help="nodes, pods and the other objects; - is standard input; may be given several times",
+    )
+    parser.add_argument(
+        "--pod",
+        required=True,
+        metavar="FILE|NAMESPACE/NAME",
+        help="pods to place, or one of the cluster's, taken out first",
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="a KubeSchedulerConfiguration v1")
+    parser.add_argument("--replicas", type=_count, metavar="N", help="place N copies of the pod, one after the other")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="the form of the answer")
+    parser.set_defaults(execute=execute, parser=parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """0: all fit, 1: some do not. Raises UsageError for bad input."""
+    from schedcache.config import config_from_dict
+    from schedcache.framework import PluginSetError
+    from schedcache.simulation import InputError, ProfileError, WhatIf, parse_objects
+
+    configuration = load_file(options.config).config if options.config else config_from_dict(None).config
+    try:
+        what_if = WhatIf(
+            [found for name in options.cluster for found in parse_objects(_read(name), name)], configuration
+        )
+        if Path(options.pod).is_file() or options.pod == "-":
+            pods = what_if.pods_of(parse_objects(_read(options.pod), options.pod))
+        elif options.pod.endswith((".yaml", ".yml", ".json")):
+            raise UsageError(f"--pod: {options.pod}: there is no such file")
+        else:
+            pods = [what_if.take_out(options.pod)]
+        answer = what_if.ask(pods, options.replicas)
+    except (InputError, ProfileError, PluginSetError) as error:
+        raise UsageError(str(error)) from None
+    if options.output == "json":
+        print(json.dumps(answer.report, indent=1))
+    else:
+        from schedcache.cli.simulate_table import print_report
+
+        print_report(answer.report)
+    return 0 if answer.fits else 1
+
+
+def _read(name: str) -> str:
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{name}: cannot be read: {error}") from None
+
+
+def _count(text: str) -> int:
+    number = int(text) if text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of copies, 1 or more")
+    return number
