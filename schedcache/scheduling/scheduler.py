@@ -63,9 +63,9 @@ class Scheduler:
         self.handlers = EventHandlers(self.state, pod_events, objects, request_rebuild=request_rebuild)
         reader = LiveReader(self.state, binder, pod_events)
         failures = FailureHandler(self.state, recorder)
-        self._cycle = SchedulingCycle(self.state, frameworks, failures, rng, missing_plugins)
+        self.cycle = SchedulingCycle(self.state, frameworks, failures, rng, missing_plugins)
         self.bindings = BindingCycles(self.state, failures, recorder, reader, sleep=sleep, max_binding=max_binding)
-        self._expiry = AssumedPodExpiry(self.state, reader)
+        self.expiry = AssumedPodExpiry(self.state, reader)
         self.last_housekeeping: float | None = None
         """When housekeeping last began, on the clock: a loop that lives has done so a moment ago."""
 
@@ -90,7 +90,7 @@ class Scheduler:
             info: QueuedPodInfo | None = await queue.pop()
             until = clock() + _SLICE_SECONDS
             while info is not None:
-                decision = self._cycle.run(info)
+                decision = self.cycle.run(info)
                 if decision is not None:
                     bindings.start(decision)
                 if clock() >= until or not bindings.has_room():
@@ -112,7 +112,7 @@ class Scheduler:
     async def _expire(self) -> None:
         """Apart from the rest of the housekeeping: an API server that does not answer must not hold up the backoff."""
         while True:
-            await self._expiry.run_once()
+            await self.expiry.run_once()
             await self._sleep(HOUSEKEEPING_SECONDS)
 
     def _abandon(self, uid: str) -> bool:
