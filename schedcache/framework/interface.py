@@ -138,13 +138,17 @@ class Locality:
 class EventHint(NamedTuple):
     """A cluster event that may make a pod schedulable that this plugin rejected.
 
-    `hint(pod, old, new)` True = worth another attempt; None = always. `by_shape`: the answer depends on the pod's shape alone.
+    `hint(pod, old, new)` True = worth another attempt; None = always. `by_shape`: the answer depends on the pod's shape alone;
+    `by_spec`: on its spec and requests alone, which StatefulSet pods share though their labels differ. `room(old, new)`: the
+    answer is False for every pod that asks for more than that Resource.
     """
 
     resource: str
     actions: tuple[str, ...]
     hint: Any = None
     by_shape: bool = False
+    by_spec: bool = False
+    room: Any = None
 
 
 @runtime_checkable

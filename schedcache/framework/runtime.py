@@ -141,10 +141,7 @@ class Framework(Lifecycle):
             if not hasattr(plugin, "events_to_register"):
                 hints.append(HintRegistration(plugin.name, WILDCARD, (ALL,)))
                 continue
-            hints += [
-                HintRegistration(plugin.name, e.resource, e.actions, e.hint, e.by_shape)
-                for e in plugin.events_to_register()
-            ]
+            hints += [HintRegistration(plugin.name, *e) for e in plugin.events_to_register()]
         return hints
 
     def kinds(self) -> set[str]:

@@ -76,7 +76,7 @@ class NodeAffinity:
         return default_normalize_score(scores, reverse=False)
 
     def events_to_register(self) -> list[EventHint]:
-        return [EventHint("Node", ("Add", "UpdateNodeLabel"), self._newly_matched, by_shape=True)]
+        return [EventHint("Node", ("Add", "UpdateNodeLabel"), self._newly_matched, by_spec=True)]
 
     def _newly_matched(self, pod: Pod, old: Node | None, new: Node) -> bool:
         if self._added is not None and not _matches_any(self._added, new):

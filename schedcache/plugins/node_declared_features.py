@@ -44,7 +44,7 @@ class NodeDeclaredFeatures:
     @staticmethod
     def events_to_register() -> list[EventHint]:
         return [
-            EventHint("Node", ("Add", "UpdateNodeDeclaredFeature"), _features_changed, by_shape=True),
+            EventHint("Node", ("Add", "UpdateNodeDeclaredFeature"), _features_changed, by_spec=True),
             EventHint("TargetPod", ("Update",), _requires_other_features),
         ]
 

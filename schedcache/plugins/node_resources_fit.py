@@ -74,7 +74,9 @@ class NodeResourcesFit:
         for name, amount in requested(pod.spec):
             capacity, used = int(view.allocatable(name)[0]), int(view.requested(name)[0])
             if capacity - used < amount:
-                lacks.append(f"{name}: asks {_text(name, amount)}, {_text(name, capacity - used)} of {_text(name, capacity)} free")
+                lacks.append(
+                    f"{name}: asks {_text(name, amount)}, {_text(name, capacity - used)} of {_text(name, capacity)} free"
+                )
         if view.pod_count()[0] >= view.allowed_pods()[0]:
             lacks.append(f"pods: {view.pod_count()[0]} of {view.allowed_pods()[0]}")
         return "; ".join(lacks)
@@ -85,9 +87,9 @@ class NodeResourcesFit:
     @staticmethod
     def events_to_register() -> list[EventHint]:
         return [
-            EventHint("AssignedPod", ("Delete",), _was_placed, by_shape=True),
-            EventHint("Node", ("Add", "UpdateNodeAllocatable"), _may_fit_node, by_shape=True),
-            EventHint("AssignedPod", ("UpdatePodScaleDown",), _frees_what_is_asked, by_shape=True),
+            EventHint("AssignedPod", ("Delete",), _was_placed, by_spec=True),
+            EventHint("Node", ("Add", "UpdateNodeAllocatable"), _may_fit_node, by_spec=True, room=_whole_node),
+            EventHint("AssignedPod", ("UpdatePodScaleDown",), _frees_what_is_asked, by_spec=True),
             EventHint("TargetPod", ("UpdatePodScaleDown",)),
         ]
 
@@ -149,6 +151,10 @@ def _strategy(strategy: ScoringStrategy) -> Strategy:
 
 def _was_placed(_pod: Pod, deleted: Pod, _new: Pod | None) -> bool:
     return bool(deleted.node_name or deleted.nominated_node_name)
+
+
+def _whole_node(_old: Node | None, new: Node) -> Resource:
+    return new.allocatable
 
 
 def _may_fit_node(pod: Pod, old: Node | None, new: Node) -> bool:

@@ -33,7 +33,7 @@ class NodeUnschedulable:
     @staticmethod
     def events_to_register() -> list[EventHint]:
         return [
-            EventHint("Node", ("Add", "UpdateNodeTaint"), _uncordoned, by_shape=True),
+            EventHint("Node", ("Add", "UpdateNodeTaint"), _uncordoned, by_spec=True),
             EventHint("TargetPod", ("UpdatePodToleration",), _tolerates_cordon),
         ]
 

@@ -55,7 +55,7 @@ class TaintToleration:
     @staticmethod
     def events_to_register() -> list[EventHint]:
         return [
-            EventHint("Node", ("Add", "UpdateNodeTaint"), _newly_tolerated, by_shape=True),
+            EventHint("Node", ("Add", "UpdateNodeTaint"), _newly_tolerated, by_spec=True),
             EventHint("TargetPod", ("UpdatePodToleration",)),
         ]
 

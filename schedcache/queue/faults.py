@@ -15,12 +15,17 @@ class Faults:
     def __init__(self) -> None:
         self._reported: set[tuple[str, str, type[Exception]]] = set()
 
-    def report(self, plugin: str, where: str, pod: Pod, error: Exception) -> None:
+    def report(self, plugin: str, where: str, pod: Pod | None, error: Exception) -> None:
         key = (plugin, where, type(error))
         if key not in self._reported:
             self._reported.add(key)
             at = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{at.filename}:{at.lineno}"
             _log.error(
-                "plugin failed in the queue", plugin=plugin, where=where, pod=pod.full_name, error=repr(error), at=place
+                "plugin failed in the queue",
+                plugin=plugin,
+                where=where,
+                pod=pod and pod.full_name,
+                error=repr(error),
+                at=place,
             )

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum, IntFlag
+from enum import Enum, IntEnum, IntFlag
 from typing import Any
 
-from schedcache.model import Pod
+from schedcache.model import Pod, Resource
 from schedcache.ports import ALL, WILDCARD, ClusterEvent
 from schedcache.queue import events
 from schedcache.queue.faults import Faults
@@ -17,14 +17,29 @@ HintFn = Callable[[Pod, Any, Any], bool]
 True: the event may make the pod schedulable. Raising counts as True, so that a broken hint loses no pod.
 """
 
+RoomFn = Callable[[Any, Any], Resource | None]
+"""Called with the object before and the object after the event."""
+
+
+class Scope(Enum):
+    """What of the waiting pod a hint's answer depends on: the less, the fewer times it has to be asked."""
+
+    POD = "pod"
+    SHAPE = "shape"
+    """Spec, effective requests, namespace and labels."""
+    SPEC = "spec"
+    """Spec and effective requests alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class HintRegistration:
     """A plugin's wish to be asked when something of `resource` changes in one of these ways.
 
     `resource`: a kind, `Pod` for all three kinds of pod events, or `*` for everything. `actions`: upstream's action names;
-    `Update` stands for every special update, `All` for everything. `fn` None = always True. With `shape_only` the answer may
-    depend on the pod's shape and nothing else of the pod: pods of one shape are then asked about once.
+    `Update` stands for every special update, `All` for everything. `fn` None = always True. `shape_only`: the answer depends
+    on nothing of the pod but its shape, so that pods of one shape are asked about once; `spec_only`: on its spec alone.
+    `room`: the answer is False for every pod that asks for more than that amount of anything, which spares the asking where
+    thousands of pods all ask for something else; None from it = no limit this time.
     """
 
     plugin: str
@@ -32,10 +47,19 @@ class HintRegistration:
     actions: tuple[str, ...]
     fn: HintFn | None = None
     shape_only: bool = False
+    spec_only: bool = False
+    room: RoomFn | None = None
+
+    @property
+    def scope(self) -> Scope:
+        # What is always true depends on nothing.
+        if self.spec_only or self.fn is None:
+            return Scope.SPEC
+        return Scope.SHAPE if self.shape_only else Scope.POD
 
 
 AnyRegistration = HintRegistration | tuple[Any, ...]
-"""A tuple has the fields of a HintRegistration in their order, the last two optional."""
+"""A tuple has the fields of a HintRegistration in their order, the last four optional."""
 Registrations = Iterable[AnyRegistration] | Mapping[str, Iterable[AnyRegistration]]
 """For all scheduler names alike, or by scheduler name."""
 
@@ -143,13 +167,22 @@ class HintTable:
         """One hint's answer, True where it fails."""
         started = self._clock()
         try:
-            queue = hint.fn is None or hint.fn(pod, old, new)
-            answer = "Queue" if queue else "QueueSkip"
+            answer = "Queue" if hint.fn is None or hint.fn(pod, old, new) else "QueueSkip"
         except Exception as error:  # noqa: BLE001  plugins are foreign code; whatever they raise, the pod must not be lost
-            queue, answer = True, "Error"
+            answer = "Error"
             self._faults.report(hint.plugin, f"queueing hint for {event.label}", pod, error)
         self._metrics.queueing_hint(hint.plugin, event.label, answer, self._clock() - started)
-        return queue
+        return answer != "QueueSkip"
+
+    def room(self, hints: Sequence[HintRegistration], event: ClusterEvent, old: object, new: object) -> Resource | None:
+        """The most that a pod may ask for if any of the hints is to say yes; None = no limit, or more than one."""
+        if len(hints) != 1 or hints[0].room is None:
+            return None
+        try:
+            return hints[0].room(old, new)
+        except Exception as error:  # noqa: BLE001  plugins are foreign code; without a limit every pod is asked about
+            self._faults.report(hints[0].plugin, f"room for {event.label}", None, error)
+            return None
 
 
 def _registration(given: AnyRegistration) -> HintRegistration:

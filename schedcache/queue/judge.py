@@ -1,11 +1,11 @@
 """The verdict on a waiting pod after an event: leave it, retry it after its backoff, or at once (kube-scheduler 1.37)."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from schedcache.model import Pod
 from schedcache.ports import ClusterEvent
 from schedcache.queue.events import is_wildcard
-from schedcache.queue.hints import HintRegistration, HintTable, Strategy
+from schedcache.queue.hints import HintRegistration, HintTable, Scope, Strategy
 from schedcache.queue.in_flight import RecordedEvent
 from schedcache.queue.pool import Bucket, Group
 from schedcache.queue.queued_pod import QueuedPodInfo
@@ -67,40 +67,72 @@ class Judge:
                 continue
             hints = [hint for plugin in bucket.plugins for hint in by_plugin.get(plugin, ())]
             if hints:
-                for group in bucket.groups.values():
-                    woken += self._of_group(group, hints, change, pre_check)
+                woken += self._of_bucket(bucket, hints, change, pre_check)
         return woken
 
     def _one_by_one(self, bucket: Bucket, change: RecordedEvent, pre_check: PreCheck | None) -> list[Woken]:
-        infos = [info for group in bucket.groups.values() for info in group.admitted(pre_check)]
+        infos = [info for spec in bucket.specs.values() for info in _admitted(spec.shapes.values(), pre_check)]
         verdicts = [(info, self.worth_requeuing(info, change)) for info in infos]
         return [verdict for verdict in verdicts if verdict[1]]
 
-    def _of_group(
-        self, group: Group, hints: list[HintRegistration], change: RecordedEvent, pre_check: PreCheck | None
+    def _of_bucket(
+        self, bucket: Bucket, hints: list[HintRegistration], change: RecordedEvent, pre_check: PreCheck | None
     ) -> list[Woken]:
-        pending = group.bucket.rejection.pending
-        by_shape = self._ask([h for h in hints if h.shape_only], group.specimen(), change, pending)
-        rest = [h for h in hints if not h.shape_only]
-        if not rest or by_shape is _best_possible(pending):
-            return [(info, by_shape) for info in group.admitted(pre_check)] if by_shape else []
+        """Ask as few questions as the hints allow: once a spec, then once a shape, then each pod."""
+        by_scope: dict[Scope, list[HintRegistration]] = {scope: [] for scope in Scope}
+        for hint in hints:
+            by_scope[hint.scope].append(hint)
+        of_spec, of_shape, of_pod = by_scope[Scope.SPEC], by_scope[Scope.SHAPE], by_scope[Scope.POD]
+        pending = bucket.rejection.pending
+        best = _best_possible(pending)
+        woken: list[Woken] = []
+        for spec in bucket.within(self._table.room(hints, *change)):
+            verdict = self._ask(of_spec, spec.specimen(), change, pending) if of_spec else Strategy.SKIP
+            if verdict is best or not (of_shape or of_pod):
+                if verdict:
+                    woken += [(info, verdict) for info in _admitted(spec.shapes.values(), pre_check)]
+                continue
+            for group in spec.shapes.values():
+                woken += self._of_group(group, verdict, of_shape, of_pod, change, pre_check)
+        return woken
+
+    def _of_group(
+        self,
+        group: Group,
+        verdict: Strategy,
+        of_shape: list[HintRegistration],
+        of_pod: list[HintRegistration],
+        change: RecordedEvent,
+        pre_check: PreCheck | None,
+    ) -> list[Woken]:
+        pending = group.spec.bucket.rejection.pending
+        if of_shape:
+            verdict = max(verdict, self._ask(of_shape, group.specimen(), change, pending))
+        if not of_pod or verdict is _best_possible(pending):
+            return [(info, verdict) for info in _admitted((group,), pre_check)] if verdict else []
         verdicts = [
-            (info, max(by_shape, self._ask(rest, info.pod, change, pending))) for info in group.admitted(pre_check)
+            (info, max(verdict, self._ask(of_pod, info.pod, change, pending)))
+            for info in _admitted((group,), pre_check)
         ]
         return [verdict for verdict in verdicts if verdict[1]]
 
     def _ask(
         self, hints: Iterable[HintRegistration], pod: Pod, change: RecordedEvent, pending: Collection[str]
     ) -> Strategy:
-        best = Strategy.SKIP
-        possible = _best_possible(pending)
+        event, old, new = change
+        best, possible = Strategy.SKIP, _best_possible(pending)
         for hint in hints:
             answer = Strategy.IMMEDIATELY if hint.plugin in pending else Strategy.AFTER_BACKOFF
-            if answer > best and self._table.says_queue(hint, change.event, pod, change.old, change.new):
+            if answer > best and self._table.says_queue(hint, event, pod, old, new):
                 best = answer
                 if best is possible:
                     break
         return best
+
+
+def _admitted(groups: Iterable[Group], pre_check: PreCheck | None) -> Iterator[QueuedPodInfo]:
+    infos = (info for group in groups for info in group.infos.values())
+    return infos if pre_check is None else (info for info in infos if pre_check(info.pod))
 
 
 def _best_possible(pending: Collection[str]) -> Strategy:

@@ -1,18 +1,18 @@
 """The unschedulable pool: pods that were rejected, or are gated, and wait for something to happen.
 
-Filed so that an event costs by the number of different situations, not of pods: first by who rejected the pod, then by
-its shape. 10,000 replicas of one template that lack CPU are one group.
+Filed so that an event costs by the number of different situations, not of pods: by who rejected the pod, then by its
+spec, then by its shape. 10,000 replicas of one template that lack CPU are one group.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from schedcache.model import Pod, PodRequests, PodShape
+from schedcache.model import Pod, PodRequests, PodShape, PodSpec, Resource
 from schedcache.queue.heap import KeyedHeap
 from schedcache.queue.queued_pod import PodKey, QueuedPodInfo
+from schedcache.queue.request_columns import RequestColumns
 
-_GroupKey = tuple[PodShape, PodRequests]
-# The requests are the shape's unless a resize changed them, so they hardly ever split a shape.
+_SpecKey = tuple[PodSpec, PodRequests]
+"""The requests are the spec's unless a resize changed them, so they hardly ever split a spec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +31,54 @@ class Bucket:
 
     rejection: Rejection
     plugins: frozenset[str]
-    groups: dict[_GroupKey, "Group"] = field(default_factory=dict)
+    specs: dict[_SpecKey, "SpecGroup"] = field(default_factory=dict)
+    _columns: RequestColumns | None = None
+
+    def add(self, spec: "SpecGroup") -> None:
+        """A spec that is new here."""
+        self.specs[spec.key] = spec
+        if self._columns is not None:
+            self._columns.add(spec)
+
+    def remove(self, spec: "SpecGroup") -> None:
+        """A spec without pods."""
+        del self.specs[spec.key]
+        if self._columns is not None:
+            self._columns.remove(spec)
+
+    def within(self, room: Resource | None) -> list["SpecGroup"]:
+        """The specs that ask for no more than `room`; all of them where there is no such limit."""
+        if room is None:
+            return list(self.specs.values())
+        if self._columns is None:
+            self._columns = RequestColumns(self.specs.values())
+        return self._columns.within(room)
+
+
+@dataclass(slots=True, eq=False)
+class SpecGroup:
+    """Pods of one bucket and one spec; a StatefulSet's pods are one such group, though the labels of each are its own."""
+
+    bucket: Bucket
+    key: _SpecKey
+    shapes: dict[PodShape, "Group"] = field(default_factory=dict)
+
+    def specimen(self) -> Pod:
+        """Any of its pods."""
+        return next(iter(self.shapes.values())).specimen()
 
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Pods of one bucket and one shape."""
+    """Pods of one spec group and one shape."""
 
-    bucket: Bucket
-    key: _GroupKey
+    spec: SpecGroup
+    shape: PodShape
     infos: dict[PodKey, QueuedPodInfo] = field(default_factory=dict)
 
     def specimen(self) -> Pod:
         """Any of its pods."""
         return next(iter(self.infos.values())).pod
-
-    def admitted(self, pre_check: Callable[[Pod], bool] | None) -> list[QueuedPodInfo]:
-        """Its pods, without those that the check turns away."""
-        return [info for info in self.infos.values() if pre_check is None or pre_check(info.pod)]
 
 
 class UnschedulablePool:
@@ -81,24 +111,27 @@ class UnschedulablePool:
         held = self.remove(info.key)
         if held is not None and held is not info:
             held.group = None
-        rejection = Rejection(
-            info.pod.scheduler_name,
-            frozenset(info.unschedulable_plugins),
-            frozenset(info.pending_plugins),
-            info.gated_by,
-        )
-        bucket = self._buckets.get(rejection)
-        if bucket is None:
-            bucket = self._buckets[rejection] = Bucket(rejection, rejection.unschedulable | rejection.pending)
-        key = (info.pod.shape, info.pod.requests)
-        group = bucket.groups.get(key)
-        if group is None:
-            group = bucket.groups[key] = Group(bucket, key)
-        group.infos[info.key] = info
-        info.group = group
+        info.group = self._group(info)
+        info.group.infos[info.key] = info
         self._infos[info.key] = info
         self._deadlines.put(info, self._deadline(info))
         self.gated += bool(info.gated_by)
+
+    def _group(self, info: QueuedPodInfo) -> Group:
+        pod, unschedulable, pending = info.pod, frozenset(info.unschedulable_plugins), frozenset(info.pending_plugins)
+        rejection = Rejection(pod.scheduler_name, unschedulable, pending, info.gated_by)
+        bucket = self._buckets.get(rejection)
+        if bucket is None:
+            bucket = self._buckets[rejection] = Bucket(rejection, unschedulable | pending)
+        key = (pod.shape.spec, pod.requests)
+        spec = bucket.specs.get(key)
+        if spec is None:
+            spec = SpecGroup(bucket, key)
+            bucket.add(spec)
+        group = spec.shapes.get(pod.shape)
+        if group is None:
+            group = spec.shapes[pod.shape] = Group(spec, pod.shape)
+        return group
 
     def remove(self, key: PodKey) -> QueuedPodInfo | None:
         """Take the pod of that name out; None if it is not here."""
@@ -107,12 +140,15 @@ class UnschedulablePool:
             return None
         group, info.group = info.group, None
         self._deadlines.remove(key)
-        self.gated -= bool(group.bucket.rejection.gated_by)
+        spec, bucket = group.spec, group.spec.bucket
+        self.gated -= bool(bucket.rejection.gated_by)
         del group.infos[key]
         if not group.infos:
-            del group.bucket.groups[group.key]
-            if not group.bucket.groups:
-                del self._buckets[group.bucket.rejection]
+            del spec.shapes[group.shape]
+        if not spec.shapes:
+            bucket.remove(spec)
+        if not bucket.specs:
+            del self._buckets[bucket.rejection]
         return info
 
     def flush_expired(self, now: int) -> list[QueuedPodInfo]:

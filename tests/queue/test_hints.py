@@ -57,6 +57,83 @@ def test_a_hint_on_the_shape_is_asked_once_a_shape_and_wakes_all_of_it():
     assert {info.pod.requests.resource.milli_cpu for info in queue.unschedulable_pods()} == {3000}
 
 
+def test_a_hint_on_the_spec_is_asked_once_for_a_whole_stateful_set():
+    asked = []
+
+    def fits(pod, old, new):
+        asked.append(pod.name)
+        return pod.requests.resource.milli_cpu <= 2000
+
+    hints = [HintRegistration("Fit", "Node", ("Add",), fits, spec_only=True)]
+    sets = [
+        make_pod(f"{name}-{n}", cpu=cpu, labels={"apps.kubernetes.io/pod-index": str(n)})
+        for name, cpu in (("small", "2"), ("large", "3"))
+        for n in range(20)
+    ]
+    queue = pool_of(sets, hints, "Fit")
+    queue.move(NODE_ADD, None, make_node())
+    assert len(asked) == 2
+    assert queue.pending_counts()["active"] == 20
+    assert {info.pod.name.split("-")[0] for info in queue.active_pods()} == {"small"}
+
+
+def test_spec_shape_and_pod_hints_are_asked_from_the_cheap_to_the_dear():
+    asked = {"spec": [], "shape": [], "pod": []}
+
+    def says(scope, label):
+        return lambda pod, old, new: asked[scope].append(pod.name) or pod.labels.get("woken-by") == label
+
+    hints = [
+        HintRegistration(
+            "S", "Node", ("Add",), lambda pod, old, new: asked["spec"].append(pod.name) or False, spec_only=True
+        ),
+        HintRegistration("H", "Node", ("Add",), says("shape", "shape"), shape_only=True),
+        HintRegistration("P", "Node", ("Add",), says("pod", "pod")),
+    ]
+    pods = [make_pod(f"{by}-{n}", labels={"woken-by": by}) for by in ("shape", "pod", "nobody") for n in range(4)]
+    queue = pool_of(pods, hints, "S", "H", "P")
+    queue.move(NODE_ADD, None, make_node())
+    assert {scope: len(calls) for scope, calls in asked.items()} == {"spec": 1, "shape": 3, "pod": 8}
+    assert {info.pod.labels["woken-by"] for info in queue.unschedulable_pods()} == {"nobody"}
+    assert queue.pending_counts()["active"] == 8
+
+
+def test_a_limit_spares_the_asking_and_changes_no_answer():
+    asked = []
+
+    def fits(pod, old, new):
+        asked.append(pod.name)
+        return pod.requests.resource.milli_cpu <= new.allocatable.milli_cpu
+
+    limited = HintRegistration("Fit", "Node", ("Add",), fits, spec_only=True, room=lambda old, new: new.allocatable)
+    pods = [make_pod(f"cpu-{cpu}", cpu=str(cpu)) for cpu in range(1, 101)]
+    queue = pool_of(pods, [limited], "Fit")
+    queue.move(NODE_ADD, None, make_node(cpu="7"))
+    assert sorted(asked) == sorted(f"cpu-{cpu}" for cpu in range(1, 8))
+    assert queue.pending_counts() == {"active": 7, "backoff": 0, "unschedulable": 93, "gated": 0}
+
+
+def test_a_limit_holds_only_where_nobody_else_may_say_yes():
+    limited = HintRegistration(
+        "Fit", "Node", ("Add",), lambda p, o, n: False, spec_only=True, room=lambda o, n: n.allocatable
+    )
+    other = HintRegistration("Taint", "Node", ("Add",), None, spec_only=True)
+    queue = pool_of([make_pod("p", cpu="50")], [limited, other], "Fit", "Taint")
+    queue.move(NODE_ADD, None, make_node(cpu="1"))
+    assert queue.pending_counts()["active"] == 1
+
+
+def test_a_limit_that_fails_leaves_every_pod_to_the_hint():
+    def fails(old, new):
+        raise AttributeError("allocatable")
+
+    queue = pool_of([make_pod("p")], [HintRegistration("Fit", "Node", ("Add",), None, room=fails)], "Fit")
+    with capture_logs() as told:
+        queue.move(NODE_ADD, None, make_node())
+    assert queue.pending_counts()["active"] == 1
+    assert told[0]["where"] == "room for NodeAdd"
+
+
 def test_a_hint_on_the_pod_is_asked_for_each_pod():
     asked = []
 

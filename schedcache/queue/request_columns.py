@@ -1,0 +1,70 @@
+"""What many different specs ask for, side by side, so that one comparison tells which of them an amount could satisfy."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from schedcache.model import Resource
+
+if TYPE_CHECKING:
+    from schedcache.queue.pool import SpecGroup
+
+_MOST = 2**63 - 1
+_FIRST_SLOTS = 64
+
+
+class RequestColumns:
+    """One row a resource that some spec asks for, one column a spec; a column that leaves is filled by the last one."""
+
+    def __init__(self, specs: Iterable["SpecGroup"]) -> None:
+        self._specs: list[SpecGroup] = []
+        self._slots: dict[SpecGroup, int] = {}
+        self._rows: dict[str, int] = {}
+        self._amounts = np.zeros((0, _FIRST_SLOTS), np.int64)
+        for spec in specs:
+            self.add(spec)
+
+    def add(self, spec: "SpecGroup") -> None:
+        """A spec that is not here yet."""
+        slot = len(self._specs)
+        if slot == self._amounts.shape[1]:
+            self._amounts = np.concatenate((self._amounts, np.zeros_like(self._amounts)), axis=1)
+        self._specs.append(spec)
+        self._slots[spec] = slot
+        self._amounts[:, slot] = 0
+        for name, amount in _amounts(spec.key[1].resource).items():
+            if amount:
+                row = self._row(name)
+                self._amounts[row, slot] = min(amount, _MOST)
+
+    def remove(self, spec: "SpecGroup") -> None:
+        """A spec that is here."""
+        slot, last = self._slots.pop(spec), self._specs.pop()
+        if last is not spec:
+            self._specs[slot] = last
+            self._slots[last] = slot
+            self._amounts[:, slot] = self._amounts[:, len(self._specs)]
+
+    def within(self, room: Resource) -> list["SpecGroup"]:
+        """The specs that ask for no more than that of anything; the number of pods does not count."""
+        limits = _amounts(room)
+        most = np.array([min(limits.get(name, 0), _MOST) for name in self._rows], np.int64)
+        fitting = (self._amounts[:, : len(self._specs)] <= most[:, np.newaxis]).all(axis=0)
+        return [self._specs[slot] for slot in np.flatnonzero(fitting).tolist()]
+
+    def _row(self, name: str) -> int:
+        row = self._rows.get(name)
+        if row is None:
+            row = self._rows[name] = len(self._rows)
+            self._amounts = np.concatenate((self._amounts, np.zeros((1, self._amounts.shape[1]), np.int64)))
+        return row
+
+
+def _amounts(resource: Resource) -> dict[str, int]:
+    return {
+        "cpu": resource.milli_cpu,
+        "memory": resource.memory,
+        "ephemeral-storage": resource.ephemeral_storage,
+        **resource.scalar,
+    }
