@@ -76,6 +76,21 @@ class _HardConstraint:
             codes[changed] = self._changed_codes(view, changed)
         return codes
 
+    def explain(self, row: int) -> str:
+        """How full the row's domain is, and which one is the emptiest; "" where the row may take the pod."""
+        domains = self._domains
+        slot = int(domains.slots[row])
+        if not slot or not self._skewed(self._sums[slot], self._least):
+            return ""
+        key, value = domains.key, domains.values[slot - 1]
+        if self._short_of_domains:
+            return f"{key} {value!r} has {self._sums[slot]} matching pods, and there are fewer domains than minDomains"
+        emptiest = next(v for i, v in enumerate(domains.values, 1) if domains.exists[i] and self._sums[i] == self._least)
+        return (
+            f"{key} {value!r} has {self._sums[slot]} matching pods, the emptiest is {emptiest!r} with {self._least}, "
+            f"maxSkew is {self._max_skew}"
+        )
+
     def _skewed(self, matching: Ints, least: Any) -> Any:
         return matching + self._own - (0 if self._short_of_domains else least) > self._max_skew
 
@@ -143,6 +158,11 @@ class PodTopologySpread:
         if found is None or not found.any():
             return Verdicts(np.zeros(len(view), np.int16), (None,))
         return Verdicts(found, _TABLE)
+
+    def explain(self, state: CycleState, _pod: Pod, view: RowView) -> str:
+        """Of each constraint that the row of the view breaks, what is counted."""
+        told = (constraint.explain(int(view.rows[0])) for constraint in state[NAME])
+        return "; ".join(filter(None, told))
 
     def pre_score(self, state: CycleState, pod: Pod, view: RowView) -> Status | None:
         try:

@@ -187,6 +187,16 @@ class VolumeBinder:
                     reachable = np.where(migrated, reaches(translated, view), reachable)
             findings.refuse(findings.open & ~reachable, _NODE_CONFLICT)
 
+    def out_of_reach(self, claims: PodClaims, view: RowView) -> list[str]:
+        """The volumes that the row of the view cannot use, with their claims, in words."""
+        found = []
+        for claim in claims.bound:
+            findings = _Findings(len(view))
+            self._check_bound((claim,), view, findings)
+            if not findings.open[0]:
+                found.append(f"volume {claim.volume_name} of claim {claim.name} is not reachable from there")
+        return found
+
     def _migrated(self, volume: PersistentVolume, view: RowView) -> Mask | None:
         """Nodes that serve a volume of this in-tree type through CSI, None where there is no such node."""
         plugin = IN_TREE_PLUGINS.get(volume.source_kind)

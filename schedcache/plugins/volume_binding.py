@@ -90,6 +90,11 @@ class VolumeBinding:
             found.volumes = self._binder.new_volumes(found.claims, len(view.columns.generation))
         return self._binder.find(found.claims, found.volumes, view)
 
+    def explain(self, state: CycleState, _pod: Pod, view: RowView) -> str:
+        """Which volumes keep the pod off the row of the view."""
+        found: _State | None = state.get(_STATE_KEY)
+        return "" if found is None or found.claims is None else "; ".join(self._binder.out_of_reach(found.claims, view))
+
     @staticmethod
     def pre_score(state: CycleState, _pod: Pod, _view: RowView) -> Status | None:
         found: _State | None = state.get(_STATE_KEY)
