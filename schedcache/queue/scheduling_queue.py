@@ -1,8 +1,6 @@
 """The scheduling queue."""
 
-import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 
 from schedcache.model import Pod
@@ -21,6 +19,7 @@ from schedcache.queue.metrics import NoMetrics, QueueMetrics
 from schedcache.queue.nominator import Nominator, PodLister
 from schedcache.queue.pool import UnschedulablePool
 from schedcache.queue.queued_pod import QueuedPodInfo, pod_key
+from schedcache.queue.waiters import Waiters
 
 
 def priority_sort(info: QueuedPodInfo) -> SortKey:
@@ -72,7 +71,7 @@ class SchedulingQueue:
         self._backing_off = BackoffQueue(self._backoff, queue_sort if pop_from_backoff else None)
         self._pool = UnschedulablePool(to_ns(max_in_unschedulable))
         self._in_flight = InFlight(self._metrics)
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._waiters = Waiters()
         self._sequence = 0
         self.scheduling_cycle = 0
 
@@ -154,16 +153,7 @@ class SchedulingQueue:
     async def pop(self) -> QueuedPodInfo:
         """Take the next pod, waiting for one. Cancelling the wait loses no pod."""
         while (info := self.pop_nowait()) is None:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                if waiter.done() and not waiter.cancelled():
-                    self._wake()  # it was woken for a pod that somebody else has to take now
-                elif waiter in self._waiters:
-                    self._waiters.remove(waiter)
-                raise
+            await self._waiters.wait()
         return info
 
     def add_unschedulable(self, info: QueuedPodInfo) -> None:
@@ -390,7 +380,7 @@ class SchedulingQueue:
         self._pool.remove(info.key)
         self._active.put(info, self._queue_sort(info))
         self._metrics.queue_incoming_pods("active", label)
-        self._wake()
+        self._waiters.wake()
         return True
 
     def _to_backoff(self, info: QueuedPodInfo, label: str) -> bool:
@@ -402,18 +392,10 @@ class SchedulingQueue:
         self._backing_off.put(info)
         self._metrics.queue_incoming_pods("backoff", label)
         if self._pop_from_backoff:
-            self._wake()
+            self._waiters.wake()
         return True
 
     def _to_pool(self, info: QueuedPodInfo, label: str) -> None:
         if info.key not in self._pool:
             self._metrics.queue_incoming_pods("unschedulable", label)
         self._pool.put(info)
-
-    def _wake(self) -> None:
-        """Let one more waiting `pop` look; it runs after the operation that called this is complete."""
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return

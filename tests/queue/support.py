@@ -1,4 +1,4 @@
-"""Objects and a clock for the tests of the queue."""
+"""Objects for the tests of the queue."""
 
 from typing import Any
 
@@ -7,19 +7,6 @@ from schedcache.queue import HintRegistration, QueuedPodInfo, SchedulingQueue
 
 # What the fitting plugin of these tests waits for.
 FIT = HintRegistration("Fit", "Node", ("Add", "UpdateNodeAllocatable"), shape_only=True)
-
-
-class VirtualClock:
-    """Seconds that pass only when told to."""
-
-    def __init__(self, now: float = 1000.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        self.now += seconds
 
 
 class Lister(dict):

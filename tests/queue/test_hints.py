@@ -5,7 +5,8 @@ from structlog.testing import capture_logs
 
 from schedcache.queue import HintRegistration, SchedulingQueue
 from schedcache.queue.events import NODE_ADD, NODE_DELETE
-from tests.queue.support import VirtualClock, make_node, make_pod, pop, reject
+from schedcache.testing.virtual_clock import VirtualClock
+from tests.queue.support import make_node, make_pod, pop, reject
 
 
 class Metrics:

@@ -4,15 +4,23 @@ import asyncio
 
 import pytest
 
+from schedcache.cache import ClusterObjects
+from schedcache.config.plugin_args import InterPodAffinityArgs
+from schedcache.framework import Handle
+from schedcache.model import Pod
+from schedcache.model.objects import Namespace
+from schedcache.plugins.inter_pod_affinity import InterPodAffinity
 from schedcache.queue import HintRegistration, QueueError, SchedulingQueue
 from schedcache.queue.events import (
+    ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     NODE_ADD,
     UPDATE_NODE_TAINT,
     cluster_event,
     node_update_events,
 )
-from tests.queue.support import FIT, Lister, VirtualClock, make_node, make_pod, names, pop, reject
+from schedcache.testing.virtual_clock import VirtualClock
+from tests.queue.support import FIT, Lister, make_node, make_pod, names, pop, reject
 
 
 def test_85726_deletion_and_creation_merged_into_one_update_is_a_new_pod():
@@ -222,3 +230,26 @@ def test_an_event_nobody_registered_costs_nothing_and_is_not_kept():
     pop(queue)
     queue.move(cluster_event("Node", UPDATE_NODE_TAINT), make_node(), make_node())
     assert [kind for kind, _ in queue.in_flight_events()] == ["pod"]
+
+
+@pytest.mark.parametrize(("namespace", "wakes"), [("d1", True), ("x1", False)])
+def test_141954_a_pod_that_waits_for_a_partner_in_selected_namespaces(namespace, wakes):
+    objects = ClusterObjects()
+    for name, labels in (("d1", {"team": "data"}), ("x1", {})):
+        objects.add("Namespace", Namespace(name=name, uid=name, labels=labels))
+    plugin = InterPodAffinity(InterPodAffinityArgs(), Handle(cluster_objects=objects, nominator=None))
+    hints = [HintRegistration(plugin.name, *event) for event in plugin.events_to_register()]
+    clock = VirtualClock()
+    queue = SchedulingQueue(clock=clock, hints=hints)
+    term = {
+        "labelSelector": {"matchLabels": {"app": "db"}},
+        "topologyKey": "kubernetes.io/hostname",
+        "namespaceSelector": {"matchLabels": {"team": "data"}},
+    }
+    together = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    queue.add(make_pod("w", affinity=together))
+    reject(queue, pop(queue), plugin.name)
+    metadata = {"namespace": namespace, "name": "db", "uid": "db", "labels": {"app": "db"}}
+    partner = Pod.from_dict({"metadata": metadata, "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}})
+    queue.move(ASSIGNED_POD_ADD, None, partner)
+    assert queue.find("ns", "w")[0] == ("backoff" if wakes else "unschedulable")

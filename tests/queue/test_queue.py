@@ -8,7 +8,8 @@ from schedcache.queue import SchedulingQueue
 from schedcache.queue.backoff import Backoff
 from schedcache.queue.events import NODE_ADD
 from schedcache.queue.heap import KeyedHeap
-from tests.queue.support import FIT, VirtualClock, make_node, make_pod, names, pop, reject
+from schedcache.testing.virtual_clock import VirtualClock
+from tests.queue.support import FIT, make_node, make_pod, names, pop, reject
 
 
 def test_pods_of_one_instant_are_served_in_the_order_they_came():

@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from schedcache.model import Node, Pod
 from schedcache.queue import HintRegistration, QueuedPodInfo, SchedulingQueue
 from schedcache.queue.events import ASSIGNED_POD_DELETE, NODE_ADD, node_update_events
-from tests.queue.support import Lister, VirtualClock, make_node, make_pod
+from schedcache.testing.virtual_clock import VirtualClock
+from tests.queue.support import Lister, make_node, make_pod
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
 GATES = [{"name": "hold"}]

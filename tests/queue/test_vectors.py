@@ -13,7 +13,8 @@ import pytest
 
 from schedcache.model import Node, Pod
 from schedcache.queue import QueuedPodInfo, QueueError, SchedulingQueue
-from tests.queue.support import Lister, VirtualClock
+from schedcache.testing.virtual_clock import VirtualClock
+from tests.queue.support import Lister
 
 VECTORS = Path(__file__).parent / "vectors"
 GATES = {

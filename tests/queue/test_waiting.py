@@ -6,7 +6,8 @@ import pytest
 
 from schedcache.queue import SchedulingQueue
 from schedcache.queue.events import NODE_ADD
-from tests.queue.support import FIT, VirtualClock, make_node, make_pod, names, pop, reject
+from schedcache.testing.virtual_clock import VirtualClock
+from tests.queue.support import FIT, make_node, make_pod, names, pop, reject
 
 
 async def _waiting_pops(queue, count):
@@ -70,6 +71,7 @@ async def test_a_wait_cancelled_before_any_pod_leaves_nothing_behind():
     queue = SchedulingQueue(clock=VirtualClock())
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(queue.pop(), 0.01)
+    assert not queue._waiters._futures
     queue.add(make_pod("p"))
     assert names(queue.active_pods()) == ["p"]
     assert (await queue.pop()).pod.name == "p"
