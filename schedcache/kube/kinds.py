@@ -6,6 +6,26 @@ from typing import Any, Protocol
 import msgspec
 
 from schedcache.model import Node, Pod
+from schedcache.model.objects import (
+    ClusterObject,
+    Namespace,
+    PodDisruptionBudget,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+)
+from schedcache.model.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+
+STORAGE = "storage.k8s.io"
 
 
 class HeldObject(Protocol):
@@ -45,16 +65,20 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         prefix = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         return f"{prefix}/{self.plural}"
 
-    def object_path(self, key: str) -> str:
-        """Of one object, by the key that `key_of` gives."""
-        if not self.namespaced:
-            return f"{self.path}/{key}"
-        namespace, name = key.split("/")
-        return f"{self.path.removesuffix(self.plural)}namespaces/{namespace}/{self.plural}/{name}"
-
     def key_of(self, obj: HeldObject) -> str:
         """`namespace/name`, or the name of an object without a namespace: unique at any one time, not over time."""
         return f"{obj.namespace}/{obj.name}" if self.namespaced else obj.name  # type: ignore[attr-defined]  # namespaced kinds have it
+
+
+def _kind(model: type[ClusterObject], plural: str, group: str = "", *, namespaced: bool = True) -> Kind:
+    return Kind(
+        name=model.__name__,
+        group=group,
+        plural=plural,
+        namespaced=namespaced,
+        from_json=model.from_json,
+        from_dict=model.from_dict,
+    )
 
 
 KINDS: Mapping[str, Kind] = {
@@ -69,6 +93,19 @@ KINDS: Mapping[str, Kind] = {
             field_selector="status.phase!=Succeeded,status.phase!=Failed",
         ),
         Kind(name="Node", plural="nodes", namespaced=False, from_json=Node.from_json, from_dict=Node.from_dict),
+        _kind(Namespace, "namespaces", namespaced=False),
+        _kind(Service, "services"),
+        _kind(ReplicationController, "replicationcontrollers"),
+        _kind(ReplicaSet, "replicasets", "apps"),
+        _kind(StatefulSet, "statefulsets", "apps"),
+        _kind(PodDisruptionBudget, "poddisruptionbudgets", "policy"),
+        _kind(PersistentVolume, "persistentvolumes", namespaced=False),
+        _kind(PersistentVolumeClaim, "persistentvolumeclaims"),
+        _kind(StorageClass, "storageclasses", STORAGE, namespaced=False),
+        _kind(CSINode, "csinodes", STORAGE, namespaced=False),
+        _kind(CSIDriver, "csidrivers", STORAGE, namespaced=False),
+        _kind(CSIStorageCapacity, "csistoragecapacities", STORAGE),
+        _kind(VolumeAttachment, "volumeattachments", STORAGE, namespaced=False),
     )
 }
-"""By name."""
+"""By name. All are served in v1 of their group."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from schedcache.kube.credentials import load_credentials
+from schedcache.kube.kinds import KINDS
 from schedcache.kube.transport import Transport
 from schedcache.testing import Answer, Inject, Rewrite, error_event
 from tests.kube.worlds import PATHS, World, make_source, open_world
@@ -95,7 +96,7 @@ async def test_no_deletion_is_lost_in_a_gap(world: World, gap: str):
     world.start()
     await world.synced()
     await world.agrees()
-    held = [*world.watches("Pod"), *world.watches("Node")]
+    held = await world.watching()
     for watch in held:
         watch.hold()
     for name in ("pod-1", "pod-2", "pod-3"):
@@ -130,7 +131,7 @@ async def test_an_event_that_is_lost_without_a_trace_heals(world: World):
     world.start()
     await world.synced()
     swallow = world.proxy.add(Rewrite(lambda _line: ()), path=f"^{PATHS['Pod']}$", watch=True)
-    for watch in world.watches():
+    for watch in await world.watching():
         watch.cut()
     await swallow.wait()
     await world.cluster.delete("/api/v1/namespaces/default/pods/pod-0", grace_seconds=0)
@@ -239,6 +240,35 @@ async def test_the_source_stops_when_cancelled_and_can_be_made_again(world: Worl
         await world.synced()
         await world.agrees()
         world.task.cancel()
+
+
+@pytest.mark.parametrize("kind", ["reflector", "kopf"])
+async def test_every_kind_can_be_watched(kind, cluster, proxy):
+    await cluster.make_pods(1)
+    made = {
+        "/api/v1/persistentvolumes": {
+            "metadata": {"name": "made"},
+            "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/tmp"}},
+        },
+        "/apis/storage.k8s.io/v1/storageclasses": {"metadata": {"name": "made"}, "provisioner": "example.com/none"},
+        "/apis/storage.k8s.io/v1/csinodes": {"metadata": {"name": "made"}, "spec": {"drivers": []}},
+        "/apis/policy/v1/namespaces/default/poddisruptionbudgets": {
+            "metadata": {"name": "made"},
+            "spec": {"selector": {"matchLabels": {"a": "b"}}},
+        },
+    }
+    async with open_world(kind, cluster, proxy, kinds=KINDS) as world:
+        world.start()
+        await world.synced()
+        assert sorted(world.sink.synced) == sorted(KINDS)
+        for path, manifest in made.items():
+            await cluster.create(path, manifest)
+        kinds = ("PersistentVolume", "StorageClass", "CSINode", "PodDisruptionBudget")
+        await world.until(lambda: all([o.name for o in world.sink.held[k].values()] == ["made"] for k in kinds))
+        assert {"default", "kube-system"} <= {o.name for o in world.sink.held["Namespace"].values()}
+        assert {(o.namespace, o.name) for o in world.sink.held["Service"].values()} == {("default", "kubernetes")}
+        await cluster.delete("/apis/storage.k8s.io/v1/storageclasses/made")
+        await world.until(lambda: not world.sink.held["StorageClass"])
 
 
 @pytest.mark.slow

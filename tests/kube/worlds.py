@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -20,7 +20,7 @@ class RecordingSink:
     """Holds what an EventSink is told; a call that contradicts what is held is a fault of the source."""
 
     def __init__(self) -> None:
-        self.held: dict[str, dict[str, Any]] = {"Pod": {}, "Node": {}}
+        self.held: dict[str, dict[str, Any]] = defaultdict(dict, {"Pod": {}, "Node": {}})
         self.log: list[tuple[str, str, str]] = []
         self.added: Counter[str] = Counter()
         self.missed: set[str] = set()
@@ -62,11 +62,11 @@ class RecordingSink:
 
     def on_rebuild(self, objects: Any) -> None:
         self.rebuilds += 1
-        self.held = {kind: {obj.uid: obj for obj in found} for kind, found in objects.items()}
+        self.held.update({kind: {obj.uid: obj for obj in found} for kind, found in objects.items()})
         self._changed.set()
 
     def versions(self) -> dict[str, dict[str, str]]:
-        return {kind: {o.uid: o.resource_version for o in found.values()} for kind, found in self.held.items()}
+        return {kind: {o.uid: o.resource_version for o in self.held[kind].values()} for kind in PATHS}
 
     def _key(self, obj: Any) -> str:
         return f"{getattr(obj, 'namespace', '')}/{obj.name}"
@@ -122,6 +122,11 @@ class World:
         except TimeoutError:
             assert self.sink.versions() == truth
         assert self.sink.faults == []
+
+    async def watching(self) -> list[Any]:
+        """The watches of both kinds, once they are open."""
+        await self.until(lambda: all(len(self.watches(kind)) == 1 for kind in PATHS))
+        return [*self.watches("Pod"), *self.watches("Node")]
 
     def watches(self, kind: str = "Pod") -> list[Any]:
         return [w for w in self.proxy.watches if w.request.path == PATHS[kind]]

@@ -1,0 +1,157 @@
+"""What is special about kopf as an event source."""
+
+import asyncio
+
+import aiohttp
+import pytest
+
+from schedcache.kube.credentials import CredentialError, load_credentials
+from schedcache.kube.kopf_source import KopfSource
+from schedcache.kube.transport import Transport
+from schedcache.testing import Answer, free_ports, wait_until
+from tests.kube.worlds import PATHS, RecordingSink, World, open_world
+
+pytestmark = pytest.mark.controlplane
+
+ROLE = {
+    "kind": "ClusterRole",
+    "metadata": {"name": "only-watch"},
+    "rules": [{"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["list", "watch"]}],
+}
+BINDING = {
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": "only-watch"},
+    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "only-watch"},
+    "subjects": [{"kind": "ServiceAccount", "name": "watcher", "namespace": "default"}],
+}
+
+
+@pytest.fixture
+async def world(cluster, proxy):
+    async with open_world("kopf", cluster, proxy) as opened:
+        yield opened
+
+
+async def test_it_writes_nothing_and_needs_list_and_watch_only(cluster, control_plane, proxy):
+    await cluster.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "watcher"}})
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    await cluster.create(f"{rbac}/clusterroles", {"apiVersion": "rbac.authorization.k8s.io/v1", **ROLE})
+    await cluster.create(f"{rbac}/clusterrolebindings", {"apiVersion": "rbac.authorization.k8s.io/v1", **BINDING})
+    proxy.kubeconfig = proxy.kubeconfig_for(await cluster.service_account_token("default", "watcher"))
+    log = control_plane.audit.from_now()
+    async with open_world("kopf", cluster, proxy) as world:
+        [pod] = await cluster.make_pods(1)
+        world.start()
+        await world.synced()
+        await cluster.make_nodes(1)
+        await cluster.bind(pod, "node-0")
+        await world.agrees()
+        await asyncio.sleep(0.5)
+    await log.settled(cluster)
+    user = "system:serviceaccount:default:watcher"
+    assert log.refused(user) == []
+    assert log.writes(user) == []
+    asked = {(e.verb, e.resource) for e in log.events(user=user) if e.resource}
+    assert asked == {("list", "pods"), ("watch", "pods"), ("list", "nodes"), ("watch", "nodes")}
+
+
+async def test_kopf_is_started_again_when_it_gives_up(world: World):
+    await world.cluster.make_pods(2)
+    world.start()
+    await world.synced()
+    fatal = world.proxy.add(Answer(410), path=f"^{PATHS['Pod']}$", watch=True, times=1)
+    for watch in await world.watching():
+        watch.cut()
+    await fatal.wait()
+    await world.cluster.make_pods(1, name="meanwhile")
+    await world.cluster.delete("/api/v1/namespaces/default/pods/pod-0", grace_seconds=0)
+    await world.agrees()
+    await world.until(lambda: world.source.stats.source_restarts.total() == 1)
+    await world.until(lambda: len(world.watches()) == 1)
+    await world.cluster.make_pods(1, name="afterwards")
+    await world.agrees()
+    assert world.source.stats.source_restarts == {"APIClientError": 1}
+
+
+async def test_a_kopf_that_falls_behind_for_good_is_started_again(world: World):
+    world.start()
+    await world.synced()
+    for watch in await world.watching():
+        watch.hold()
+    for number in range(100):
+        if world.source.stats.source_restarts:
+            break
+        await world.cluster.make_pods(1, name=f"unseen-{number}")
+        await asyncio.sleep(0.2)
+    assert world.source.stats.source_restarts == {"stale": 1}
+    assert world.source.stats.kinds["Pod"].repaired["missed_add"] >= 3
+    await world.agrees()
+    await world.watching()
+    await world.cluster.make_pods(1, name="afterwards")
+    await world.agrees()
+
+
+async def test_late_news_brings_nothing_back(world: World):
+    [pod] = await world.cluster.make_pods(1)
+    world.start()
+    await world.synced()
+    await world.agrees()
+    fed = world.source._fed["Pod"]
+    older = dict(pod, metadata=dict(pod["metadata"], resourceVersion="1"))
+    fed.apply("MODIFIED", older)
+    assert world.sink.versions() == await world.truth()
+    await world.cluster.delete("/api/v1/namespaces/default/pods/pod-0", grace_seconds=0)
+    await world.agrees()
+    for type_ in (None, "ADDED", "MODIFIED"):
+        fed.apply(type_, pod)
+    await world.agrees()
+    assert world.sink.added[pod["metadata"]["uid"]] == 1
+
+
+async def test_the_liveness_endpoint_tells_what_is_held(cluster, proxy):
+    await cluster.make_pods(2)
+    with free_ports(1) as ports:
+        url = f"http://127.0.0.1:{ports[0]}/healthz"
+    async with open_world("kopf", cluster, proxy, liveness_endpoint=url) as world:
+        world.start()
+        await world.synced()
+        async with aiohttp.ClientSession() as session, session.get(url) as response:
+            assert response.status == 200
+            answer = await response.json()
+    assert answer["schedcache"] == {"Pod": {"synced": True, "held": 2}, "Node": {"synced": True, "held": 0}}
+
+
+async def test_new_credentials_are_read_when_the_old_ones_are_refused(cluster, control_plane, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("outdated")
+    text = control_plane.kubeconfig.read_text().replace(f"token: {control_plane.admin_token}", f"tokenFile: {token}")
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(text)
+    credentials = load_credentials(kubeconfig)
+    token.write_text(control_plane.admin_token)
+    sink = RecordingSink()
+    async with Transport(credentials) as transport:
+        source = KopfSource(transport, sink, sweep_interval=0.5, grace=0.3)
+        task = asyncio.create_task(source.run())
+        await cluster.make_pods(1)
+
+        async def kopf_has_told() -> bool:
+            return source.stats.kinds["Pod"].watch_events.total() > 0
+
+        await wait_until(kopf_has_told, 20)
+        task.cancel()
+        await asyncio.wait([task])
+    assert source.stats.source_restarts == {}
+
+
+async def test_a_server_name_that_kopf_cannot_be_told_is_refused(control_plane, tmp_path):
+    path = tmp_path / "kubeconfig"
+    path.write_text(control_plane.kubeconfig.read_text().replace("server:", "tls-server-name: other\n    server:"))
+    async with Transport(load_credentials(path)) as transport:
+        with pytest.raises(CredentialError, match="tls-server-name"):
+            KopfSource(transport, RecordingSink())
+
+
+async def test_unknown_kinds_are_refused_by_name():
+    with pytest.raises(ValueError, match="Pood"):
+        KopfSource(None, RecordingSink(), ("Pood",))
