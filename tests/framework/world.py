@@ -1,0 +1,78 @@
+"""A framework around plugins made for one test."""
+
+import random
+
+from schedcache.cache import ClusterObjects, Snapshot
+from schedcache.config import profile_with_defaults
+from schedcache.config.types import KubeSchedulerProfile, Plugin, Plugins, PluginSet
+from schedcache.framework import Framework, Handle, Registry
+from schedcache.model import Node, Pod
+from schedcache.plugins.default_binder import DefaultBinder
+from schedcache.plugins.priority_sort import PrioritySort
+
+
+class Nominations(dict):
+    """Node name -> pods nominated there."""
+
+    def nominated_nodes(self):
+        return self.keys()
+
+    def nominated_pods_for_node(self, node_name):
+        return self.get(node_name, ())
+
+
+class Base:
+    """A plugin of a test: what it is made with is kept."""
+
+    name = "Base"
+
+    def __init__(self, args, handle):
+        self.args = args
+        self.handle = handle
+
+
+def plugin(plugin_name, **methods):
+    """A plugin class with these methods; each is called without self."""
+    statics = {k: staticmethod(v) if callable(v) else v for k, v in methods.items()}
+    return type(plugin_name, (Base,), {"name": plugin_name, **statics})
+
+
+def make_framework(*plugins, weights=None, nominations=None, objects=None, binder=None, args=None):
+    """Only these plugins, a queue sort and a binder, in this order."""
+    sort_and_bind = [PrioritySort, *([] if any(hasattr(p, "bind") for p in plugins) else [DefaultBinder])]
+    classes = [*plugins, *sort_and_bind]
+    enabled = [Plugin(name=p.name, weight=(weights or {}).get(p.name)) for p in classes]
+    sets = Plugins(multi_point=PluginSet(enabled=enabled, disabled=[Plugin(name="*")]))
+    profile = profile_with_defaults(KubeSchedulerProfile(scheduler_name="test", plugins=sets, plugin_config=args))
+    handle = Handle(cluster_objects=objects or ClusterObjects(), nominator=nominations or Nominations(), binder=binder)
+    return Framework(profile, Registry({p.name: p for p in classes}), handle)
+
+
+def make_node(name, cpu="4", pods="110", **fields):
+    allocatable = {"cpu": cpu, "memory": "8Gi", "pods": pods}
+    spec = {"taints": fields.pop("taints", []), "unschedulable": fields.pop("unschedulable", False)}
+    labels = {"kubernetes.io/hostname": name, **fields.pop("labels", {})}
+    return Node.from_dict(
+        {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {"allocatable": allocatable, **fields}}
+    )
+
+
+def make_pod(name, cpu="1", *, node="", nominated="", labels=None, **spec):
+    container = {"name": "c", "image": "registry.example/app:1", "resources": {"requests": {"cpu": cpu} if cpu else {}}}
+    return Pod.from_dict(
+        {
+            "metadata": {"name": name, "uid": f"uid-{name}", "namespace": "default", "labels": labels or {}},
+            "spec": {"containers": [container], "nodeName": node or None, **spec},
+            "status": {"nominatedNodeName": nominated or None},
+        }
+    )
+
+
+def make_snapshot(*names, pods=()):
+    nodes = [make_node(n) if isinstance(n, str) else n for n in names]
+    return Snapshot.build(pods, nodes)
+
+
+def schedule(framework, pod, snapshot, seed=0):
+    nominated = framework.handle.nominator.nominated_pods_for_node
+    return framework.schedule(pod, snapshot, nominated, random.Random(seed))
