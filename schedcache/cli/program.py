@@ -44,7 +44,11 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What to run. `configuration` is complete (`with_defaults`); `qps` and `burst` are for binds and for the rest each."""
+    """What to run.
+
+    `configuration` is complete (`with_defaults`). `qps` and `burst` are for binds and for the other writes each. An assumed
+    pod that the watch has not confirmed `assumed_pod_ttl` seconds after its binding is asked about.
+    """
 
     configuration: KubeSchedulerConfiguration
     kubeconfig: str | None = None
@@ -53,6 +57,7 @@ class Settings:
     event_source: str = "reflector"
     observe: bool = False
     max_in_unschedulable: float = 300.0
+    assumed_pod_ttl: float = 30.0
     validate: bool = False
 
     @property
@@ -160,7 +165,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
             queue_metrics=metrics,
         )
         scheduler = Scheduler(
-            cache=SchedulerCache(validate=settings.validate),
+            cache=SchedulerCache(ttl=settings.assumed_pod_ttl, validate=settings.validate),
             queue=queue,
             pods=pods,
             objects=objects,

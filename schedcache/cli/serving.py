@@ -1,5 +1,6 @@
 """HTTP servers for as long as a block lasts."""
 
+import errno
 import socket
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -37,7 +38,22 @@ async def serve(routes: Iterable[web.RouteDef], address: str | None, port: int, 
 
 async def _start(runner: web.AppRunner, address: str | None, port: int, flag: str) -> None:
     try:
-        await web.TCPSite(runner, address, port).start()
-    except (OSError, socket.gaierror) as error:
+        if address is None:
+            await web.SockSite(runner, _on_all_addresses(port)).start()
+        else:
+            await web.TCPSite(runner, address, port).start()
+    except OSError as error:
         where = f"{address or 'all addresses'}, port {port}"
         raise UsageError(f"{flag}: cannot listen on {where}: {error.strerror or error}") from error
+
+
+def _on_all_addresses(port: int) -> socket.socket:
+    """One socket for IPv4 and IPv6, so that any free port is the same one for both; IPv4 alone where there is no other."""
+    if socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        except OSError as error:
+            # IPv6 may be built in and switched off; a port that is taken is taken for IPv4 as well.
+            if error.errno == errno.EADDRINUSE:
+                raise
+    return socket.create_server(("", port))

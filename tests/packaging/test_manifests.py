@@ -18,9 +18,15 @@ KUBERNETES = "1.37"
 IMAGE = f"localhost/schedcache:{schedcache.__version__}"
 
 READ = {"get", "list", "watch"}
+READ_BY_PLUGINS = {
+    "": ("namespaces", "services", "replicationcontrollers", "persistentvolumes", "persistentvolumeclaims"),
+    "apps": ("replicasets", "statefulsets"),
+    "storage.k8s.io": ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"),
+}
 SCHEDULER_RIGHTS = {
     ("", "nodes"): READ,
     ("", "pods"): READ,
+    **{(group, resource): READ for group, resources in READ_BY_PLUGINS.items() for resource in resources},
     ("", "pods/binding"): {"create"},
     ("", "pods/status"): {"patch"},
     ("events.k8s.io", "events"): {"create", "patch"},

@@ -1,0 +1,84 @@
+"""`schedcache run` as a process, and what it answers."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+
+START_SECONDS = 30.0
+
+
+class SchedulerProcess:
+    """A scheduler on free ports, as an async context manager; stopped with SIGTERM at the end, which must succeed."""
+
+    def __init__(self, kubeconfig: Path, log: Path, *flags: str) -> None:
+        self._command = [
+            *(sys.executable, "-m", "schedcache", "run", f"--kubeconfig={kubeconfig}", "--log-format=json"),
+            *("--port=0", "--probe-port=0", "--kube-api-qps=2000", "--kube-api-burst=2000", *flags),
+        ]
+        self._log = log
+        self.port = self.probe_port = 0
+
+    async def __aenter__(self) -> Self:
+        environment = {**os.environ, "PYTHONWARNINGS": "default"}
+        with self._log.open("ab") as output:
+            self.process = await asyncio.create_subprocess_exec(
+                *self._command, stdout=output, stderr=output, env=environment, start_new_session=True
+            )
+        async with asyncio.timeout(START_SECONDS):
+            while not (self.port and self.probe_port):
+                assert self.process.returncode is None, self.text()
+                await asyncio.sleep(0.05)
+                for line in self.lines():
+                    if line["event"] == "serving metrics and dump":
+                        self.port = line["port"]
+                    elif line["event"] == "serving probes":
+                        self.probe_port = line["port"]
+        return self
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        if self.process.returncode is not None:
+            return
+        status = await self.stop()
+        if error is None:
+            assert status == 0, self.text()
+
+    async def stop(self) -> int:
+        """SIGTERM; the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(35):
+            return await self.process.wait()
+
+    async def kill(self) -> None:
+        self.process.kill()
+        await self.process.wait()
+
+    def text(self) -> str:
+        return self._log.read_text()[-5000:]
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self._log.read_text().splitlines() if line.startswith("{")]
+
+    def complaints(self) -> list[dict[str, Any]]:
+        """What it logged as an error."""
+        return [line for line in self.lines() if line["level"] in ("error", "critical")]
+
+    async def get(self, path: str, *, probe: bool = False) -> tuple[int, str]:
+        port = self.probe_port if probe else self.port
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as response:
+            return response.status, await response.text()
+
+    async def dump(self) -> dict[str, Any]:
+        status, text = await self.get("/dump")
+        assert status == 200
+        return json.loads(text)
+
+    async def ready(self) -> None:
+        async with asyncio.timeout(START_SECONDS):
+            while (await self.get("/readyz", probe=True))[0] != 200:
+                await asyncio.sleep(0.05)

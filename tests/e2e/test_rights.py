@@ -1,0 +1,112 @@
+"""The shipped rights are enough, and none is missing: run with the ServiceAccounts' own tokens."""
+
+from pathlib import Path
+
+import pytest
+
+from schedcache.cli.program import Settings, assembled
+from schedcache.cli.settings import configuration_of
+from schedcache.kube.kinds import KINDS
+from schedcache.testing import read_manifest, wait_until
+from tests.e2e.scheduler_process import SchedulerProcess
+from tests.e2e.truth import assert_dump_is_truth, believed, unfinished
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+NO_CLUSTER = """
+apiVersion: v1
+kind: Config
+clusters: [{name: none, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: nobody, user: {token: none}}]
+contexts: [{name: none, context: {cluster: none, user: nobody}}]
+current-context: none
+"""
+SOURCES = ("reflector", "kopf")
+pytestmark = pytest.mark.controlplane
+
+
+async def kubeconfig_of(cluster, folder, account):
+    """What is in the folder, but for the Deployment, and a kubeconfig with the account's token."""
+    objects = [item for file in sorted((DEPLOY / folder).glob("*.yaml")) for item in read_manifest(file)]
+    await cluster.apply_manifest(item for item in objects if item["kind"] != "Deployment")
+    token = await cluster.service_account_token("kube-system", account)
+    return cluster.control_plane.kubeconfig_for(token, user=account)
+
+
+async def test_the_role_allows_to_watch_every_kind_that_is_watched_and_no_other(tmp_path):
+    """Both ways (kubernetes-sigs/scheduler-plugins#922): what the program lists, and what the role lets it list."""
+    (tmp_path / "kubeconfig").write_text(NO_CLUSTER)
+    async with assembled(Settings(configuration=configuration_of(None, None), kubeconfig=str(tmp_path / "kubeconfig"))) as program:
+        watched = {(KINDS[kind].group, KINDS[kind].plural) for kind in program.source.ages()}
+    (role,) = [item for item in read_manifest(DEPLOY / "scheduler" / "rbac.yaml") if item["kind"] == "ClusterRole"]
+    allowed = {
+        (group, resource)
+        for rule in role["rules"]
+        if "watch" in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert watched == allowed
+
+
+async def workload(cluster):
+    await cluster.make_nodes(5)
+    await cluster.make_pods(20, requests={"cpu": "100m"})
+    await cluster.make_pods(2, name="big-{}", requests={"cpu": "64"})
+    await cluster.make_pods(2, name="other-{}", scheduler_name="default-scheduler")
+
+
+async def condition_of(cluster, name):
+    (pod,) = await cluster.list_pods("default", fieldSelector=f"metadata.name={name}")
+    return next((c for c in pod["status"].get("conditions", ()) if c["type"] == "PodScheduled"), None)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+async def test_the_scheduler_needs_no_more_than_its_role(cluster, tmp_path, source):
+    kubeconfig = await kubeconfig_of(cluster, "scheduler", "schedcache")
+    user = "system:serviceaccount:kube-system:schedcache"
+    async with SchedulerProcess(kubeconfig, tmp_path / "log", f"--event-source={source}") as scheduler:
+        await workload(cluster)
+        await cluster.wait_until_bound(20)
+
+        async def told():
+            events = await cluster.list_all("/apis/events.k8s.io/v1/events")
+            reasons = [event["reason"] for event in events]
+            condition = await condition_of(cluster, "big-0")
+            return reasons.count("Scheduled") == 20 and "FailedScheduling" in reasons and condition is not None
+
+        await wait_until(told)
+        assert (await condition_of(cluster, "big-0"))["message"] == "0/5 nodes are available: 5 Insufficient cpu."
+        await assert_dump_is_truth(cluster, scheduler.dump)
+    await cluster.audit.settled(cluster)
+    assert cluster.audit.events(user=user)
+    assert cluster.audit.refused(user) == []
+    assert {(event.verb, event.resource, event.subresource) for event in cluster.audit.writes(user)} == {
+        ("create", "pods", "binding"),
+        ("patch", "pods", "status"),
+        ("create", "events", ""),
+    }
+    assert scheduler.complaints() == []
+    others = await cluster.list_pods(fieldSelector="spec.schedulerName=default-scheduler")
+    assert [pod["spec"].get("nodeName") for pod in others] == [None, None]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+async def test_observing_needs_rights_to_read_and_writes_nothing(cluster, tmp_path, source):
+    kubeconfig = await kubeconfig_of(cluster, "observe", "schedcache-observer")
+    user = "system:serviceaccount:kube-system:schedcache-observer"
+    await workload(cluster)
+    flags = ("--observe", f"--event-source={source}")
+    async with SchedulerProcess(kubeconfig, tmp_path / "log", *flags) as observer:
+        await observer.ready()
+        pods = await cluster.list_pods(fieldSelector="spec.schedulerName=default-scheduler")
+        await cluster.bind(pods[0], "node-0")
+        await cluster.delete("/api/v1/namespaces/default/pods/pod-3", grace_seconds=0)
+        dump = await assert_dump_is_truth(cluster, observer.dump)
+        assert believed(dump) == await unfinished(cluster)
+        assert dump["nodes"]["node-0"]["pods"] == [pods[0]["metadata"]["uid"]]
+        assert 'scheduler_cache_size{type="nodes"} 5.0' in (await observer.get("/metrics"))[1]
+    await cluster.audit.settled(cluster)
+    assert cluster.audit.events(user=user)
+    assert cluster.audit.writes(user) == []
+    assert cluster.audit.refused(user) == []
+    assert observer.complaints() == []
