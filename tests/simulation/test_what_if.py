@@ -1,0 +1,231 @@
+"""The simulate command from files to exit status, and simulate() as a function."""
+
+import json
+
+import pytest
+
+from schedcache.cli import main
+from schedcache.config import config_from_dict
+from schedcache.model import MalformedObjectError
+from schedcache.simulation import InputError, ProfileError, WhatIf, parse_objects, simulate
+
+NODES = """
+apiVersion: v1
+kind: List
+items:
+- {kind: Node, metadata: {name: n1, labels: {kubernetes.io/hostname: n1}}, status: {capacity: {cpu: 2, memory: 4Gi, pods: 9}}}
+- {kind: Node, metadata: {name: n2, labels: {kubernetes.io/hostname: n2}}, status: {capacity: {cpu: 4, memory: 8Gi, pods: 9}}}
+---
+kind: PodList
+items:
+- metadata: {name: done}
+  spec: {nodeName: n1, containers: [{name: c, resources: {requests: {cpu: 2}}}]}
+  status: {phase: Succeeded}
+- metadata: {name: running, creationTimestamp: 2026-01-01T00:00:00Z}
+  spec: {nodeName: n2, containers: [{name: c, resources: {limits: {cpu: 1, memory: 1Gi}}}]}
+- metadata: {name: waiting, namespace: web}
+  spec: {containers: [{name: c, resources: {requests: {cpu: 1500m}}}]}
+"""
+POD = "{kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, resources: {requests: {cpu: %s}}}]}}"
+
+
+def what_if(text=NODES, config=None):
+    return WhatIf(parse_objects(text, "cluster.yaml"), config_from_dict(config).config)
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "cluster.yaml").write_text(NODES)
+    for cpu in ("1", "3", "9"):
+        (tmp_path / f"pod-{cpu}.yaml").write_text(POD % cpu)
+    return tmp_path
+
+
+def run(capsys, *arguments):
+    status = main(["simulate", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_one_pod_of_the_cluster_is_taken_out_first():
+    world = what_if()
+    answer = world.ask([world.take_out("web/waiting")])
+    assert answer.fits
+    [pod] = answer.report["pods"]
+    assert (pod["pod"], pod["feasible"], pod["selected"]) == ("web/waiting", ["n1", "n2"], ["n2"])
+    assert answer.report["nodes"] == {
+        "n1": {"requested": {"cpu": "0m", "memory": "0", "pods": 0}},
+        "n2": {"requested": {"cpu": "1000m", "memory": str(2**30), "pods": 1}},
+    }
+    assert answer.report["replicas"] is None
+
+
+def test_a_running_pod_frees_its_room_when_it_is_asked_about():
+    world = what_if()
+    answer = world.ask([world.take_out("default/running")]).report
+    assert answer["nodes"]["n2"]["requested"]["pods"] == 0
+    assert answer["pods"][0]["feasible"] == ["n1", "n2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("default/done", "pod default/done: has finished"),
+        ("web/none", "pod web/none: is not among the cluster objects"),
+    ],
+)
+def test_a_pod_that_is_not_there_is_said_not_to_be(name, text):
+    with pytest.raises(InputError, match=text):
+        what_if().take_out(name)
+
+
+def test_each_pod_is_asked_alone():
+    world = what_if()
+    pods = world.pods_of(parse_objects(f"{POD % '3'}\n---\n{POD.replace('name: p', 'name: q') % '3'}", "pods"))
+    answer = world.ask(pods)
+    assert answer.fits
+    assert [p["selected"] for p in answer.report["pods"]] == [["n2"], ["n2"]]
+
+
+def test_replicas_are_placed_one_after_the_other_until_the_next_does_not_fit():
+    world = what_if()
+    answer = world.ask(world.pods_of(parse_objects(POD % "1", "pod")), replicas=10)
+    assert not answer.fits
+    assert sorted(answer.report["replicas"]["placed"]) == ["n1", "n1", "n2", "n2", "n2"]
+    assert answer.report["replicas"]["stopped_by"] == "0/2 nodes are available: 2 Insufficient cpu."
+    again = what_if()
+    assert again.ask(again.pods_of(parse_objects(POD % "1", "pod")), replicas=10) == answer
+    few = what_if()
+    few_answer = few.ask(few.pods_of(parse_objects(POD % "1", "pod")), replicas=3)
+    assert few_answer.fits
+    assert few_answer.report["replicas"]["stopped_by"] == ""
+
+
+def test_replicas_keep_apart_from_one_another():
+    term = "{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: a}}}"
+    apart = f"{{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [{term}]}}}}"
+    pod = f"{{kind: Pod, metadata: {{name: p, labels: {{app: a}}}}, spec: {{affinity: {apart}, containers: []}}}}"
+    world = what_if()
+    answer = world.ask(world.pods_of(parse_objects(pod, "pod")), replicas=5).report["replicas"]
+    assert sorted(answer["placed"]) == ["n1", "n2"]
+    assert "anti-affinity rules" in answer["stopped_by"]
+
+
+def test_replicas_of_several_pods_are_refused():
+    world = what_if()
+    with pytest.raises(InputError, match="replicas are copies of one pod, there are 2"):
+        world.ask(world.pods_of(parse_objects(f"{POD % '3'}\n---\n{POD % '2'}", "pods")), replicas=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "kind: Pod\nmetadata: {name: x}\nspec: {overhead: {cpu: lots}}",
+            "Pod default/x: spec.overhead.cpu: 'lots' is not",
+        ),
+        ("kind: Node\nmetadata: {name: x}\nstatus: {allocatable: 5}", "Node x: status.allocatable: "),
+        ("metadata: {name: x}", "an object without kind: "),
+        ("[1, 2]", "expected a Kubernetes object, got "),
+        ("kind: List\nitems: [7]", "items: expected Kubernetes objects, got 7"),
+        ("a: b: c", "neither YAML nor JSON: "),
+        ('{"kind": "Pod"', "neither YAML nor JSON: "),
+    ],
+)
+def test_bad_input_is_named_with_file_object_and_field(text, message):
+    with pytest.raises(InputError) as caught:
+        what_if(text)
+    assert str(caught.value).startswith("cluster.yaml: ")
+    assert message in str(caught.value)
+
+
+def test_two_pods_of_one_uid_are_named():
+    text = "\n---\n".join(f"kind: Pod\nmetadata: {{name: {name}, uid: u}}" for name in "ab")
+    with pytest.raises(InputError, match=r"Pod default/b: metadata\.uid: is that of default/a"):
+        what_if(text)
+
+
+def test_what_is_no_pod_cannot_be_placed():
+    world = what_if()
+    with pytest.raises(InputError, match="f: expected a Pod to place, got a Node"):
+        world.pods_of(parse_objects("{kind: Node, metadata: {name: x}}", "f"))
+    with pytest.raises(InputError, match="there is no pod to place"):
+        world.pods_of([])
+
+
+def test_json_lists_and_documents_in_a_row_are_read():
+    nodes = json.dumps({"kind": "NodeList", "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]})
+    assert [o.obj["metadata"]["name"] for o in parse_objects(nodes, "f")] == ["a", "b"]
+    assert [o.obj["kind"] for o in parse_objects("kind: Node\n---\n---\nkind: Pod\n", "f")] == ["Node", "Pod"]
+
+
+def test_the_command_says_by_its_status_whether_the_pods_fit(capsys, files):
+    cluster = files / "cluster.yaml"
+    status, out, _ = run(capsys, "--cluster", cluster, "--pod", files / "pod-3.yaml")
+    assert status == 0
+    assert "default/p goes to n2" in out
+    assert "NodeResourcesFit: Insufficient cpu" in out
+    status, out, _ = run(capsys, "--cluster", cluster, "--pod", files / "pod-9.yaml")
+    assert status == 1
+    assert "default/p fits nowhere: 0/2 nodes are available: 2 Insufficient cpu." in out
+    assert "node n1: Insufficient cpu (cpu: asks 9, 2 of 2 free) [NodeResourcesFit]" in out
+
+
+def test_the_command_prints_json(capsys, files):
+    status, out, _ = run(
+        capsys, "--cluster", files / "cluster.yaml", "--pod", "web/waiting", "--replicas", 2, "-o", "json"
+    )
+    report = json.loads(out)
+    assert status == 0
+    assert set(report) == {"pods", "nodes", "replicas"}
+    assert report["replicas"] == {"placed": ["n2", "n1"], "stopped_by": ""}
+    assert {"feasible", "rejected", "scores", "selected", "message", "warnings", "explanation"} <= set(
+        report["pods"][0]
+    )
+
+
+def test_the_command_prints_where_replicas_go_and_what_stops_the_next(capsys, files):
+    status, out, _ = run(capsys, "--cluster", files / "cluster.yaml", "--pod", files / "pod-1.yaml", "--replicas", 9)
+    assert status == 1
+    assert "5 replicas placed" in out
+    assert "the next one: 0/2 nodes are available: 2 Insufficient cpu." in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--cluster", "gone.yaml", "--pod", "a/b"), "gone.yaml: cannot be read: "),
+        (("--cluster", "cluster.yaml", "--pod", "gone.yaml"), "--pod: gone.yaml: there is no such file"),
+        (("--cluster", "cluster.yaml", "--pod", "web/gone"), "pod web/gone: is not among the cluster objects"),
+        (("--cluster", "cluster.yaml", "--pod", "web/waiting", "--config", "pod-1.yaml"), "pod-1.yaml"),
+    ],
+)
+def test_bad_input_ends_with_status_2(capsys, files, monkeypatch, arguments, text):
+    monkeypatch.chdir(files)
+    status, _, err = run(capsys, *arguments)
+    assert status == 2
+    assert text in err
+
+
+def test_the_only_profile_answers_for_other_schedulers_with_a_warning():
+    objects = [{"kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"pods": "1"}}}]
+    pod = {"metadata": {"name": "p"}, "spec": {"schedulerName": "other", "containers": []}}
+    answer = simulate(objects, pod)
+    assert answer["selected"] == ["n"]
+    assert answer["warnings"] == ["schedulerName 'other' has no profile; the answer is that of 'default-scheduler'"]
+    with pytest.raises(ProfileError, match="no profile is named 'other', there are 'a', 'b'"):
+        simulate(objects, pod, {"profiles": [{"schedulerName": "a"}, {"schedulerName": "b"}]})
+
+
+def test_a_malformed_object_is_named():
+    with pytest.raises(MalformedObjectError, match=r"Node n: status\.allocatable\.cpu"):
+        simulate(
+            [{"kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "x"}}}], {"metadata": {}}
+        )
+
+
+def test_pods_with_resource_claims_are_refused_not_ignored():
+    pod = {"metadata": {"name": "p"}, "spec": {"resourceClaims": [{"name": "gpu"}], "containers": []}}
+    answer = simulate([{"kind": "Node", "metadata": {"name": "n"}}], pod)
+    assert answer["selected"] == []
+    assert "resource claims" in answer["message"]
