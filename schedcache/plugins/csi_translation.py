@@ -6,7 +6,6 @@ would. Only the five types are here whose migration kube-scheduler takes for on,
 
 import re
 from collections.abc import Iterable, Mapping
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -142,7 +141,8 @@ def _ebs_handle(volume_id: str) -> str:
     """`vol-...`, also out of the old form `aws://zone/vol-...`."""
     if not volume_id.startswith("aws://"):
         return volume_id
-    found = urlsplit(volume_id).path.strip("/")
+    _, _, path = volume_id.removeprefix("aws://").partition("/")
+    found = path.strip("/")
     if not _EBS_ID.fullmatch(found):
         raise TranslationError(
             f"failed to translate Kubernetes ID to EBS Volume ID Invalid format for AWS volume ({volume_id})"

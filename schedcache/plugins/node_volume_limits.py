@@ -154,22 +154,6 @@ class NodeVolumeLimits:
         attachments = self._use.of_attachments(view.name(position))
         return by_pods, Counter((attachments | by_pods).values())
 
-    def unknown_limits(self, pod: Pod, view: RowView) -> list[tuple[str, str]]:
-        """(node, driver) where the pod's volumes would be attached by a driver that tells its limit on other nodes only.
-
-        Such a node passes, as in kube-scheduler, though its driver may just be restarting (kubernetes/kubernetes#126921).
-        """
-        ids, profiles = self._csi_nodes.ids(view)
-        limited = {driver for profile in profiles for driver, limit in profile.limits.items() if limit is not None}
-        found: list[tuple[str, str]] = []
-        for i, profile in enumerate(profiles):
-            new = self._new_volumes(pod, csi_node=profile.exists)
-            drivers = set() if isinstance(new, Status) else limited.intersection(new.values())
-            unknown = [driver for driver in sorted(drivers) if profile.limits.get(driver) is None]
-            if unknown:
-                found += [(view.name(p), driver) for p in np.flatnonzero(ids == i).tolist() for driver in unknown]
-        return found
-
     @staticmethod
     def events_to_register() -> list[EventHint]:
         return [

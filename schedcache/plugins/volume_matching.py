@@ -64,7 +64,8 @@ def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 def _could_hold(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """What must hold of a reserved volume, too."""
     return (
-        volume.capacity >= claim.requested
+        volume.storage_class_name == (claim.storage_class_name or "")
+        and volume.capacity >= claim.requested
         and (volume.claim_ref is None or is_bound_to(volume, claim))
         and volume.volume_mode == claim.volume_mode
         and (volume.volume_attributes_class_name or "") == (claim.volume_attributes_class_name or "")
@@ -73,7 +74,7 @@ def _could_hold(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """What must hold of a free volume of the claim's storage class."""
+    """What must hold of a free volume beside that."""
     return (
         volume.phase == _AVAILABLE
         and set(claim.access_modes).issubset(volume.access_modes)
