@@ -258,8 +258,10 @@ class TestStories:
         assert len(stories) == 0
 
     def test_of_all_caches_of_the_process_are_in_one_ring_by_default(self):
-        SchedulerCache().add_node(make_node("told-to-the-process"))
-        assert [s.operation for s in PROCESS_STORIES.of(node="told-to-the-process")] == ["add_node"]
+        PROCESS_STORIES.clear()
+        for name in ("n1", "n2"):
+            SchedulerCache().add_node(make_node(name))
+        assert [(s.operation, s.node) for s in PROCESS_STORIES.of()] == [("add_node", "n1"), ("add_node", "n2")]
 
     def test_of_a_reset(self):
         cache = make_cache("n1")
