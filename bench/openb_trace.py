@@ -1,3 +1,4 @@
+# noqa: INP001  for the scripts here, no package
 """The openb trace as Kubernetes objects (see data/openb/README.md).
 
 A part of a GPU asks `alibabacloud.com/gpu-milli`, whole GPUs ask `nvidia.com/gpu` and 1000 gpu-milli each, so sums per

@@ -25,7 +25,7 @@ from schedcache.kube.rate import TokenBucket
 from schedcache.kube.reflector import Reflector
 from schedcache.kube.status_writer import ApiStatusWriter
 from schedcache.kube.transport import Transport
-from schedcache.plugins.default_plugins import default_registry
+from schedcache.plugins.default_plugins import installed_registry
 from schedcache.ports import EventSink
 from schedcache.scheduling import PodStore, Scheduler, make_profiles, without_missing
 from schedcache.server.metrics import PrometheusMetrics
@@ -149,8 +149,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
         binder = ApiBinder(transport, TokenBucket(settings.qps, settings.burst))
         writers = () if settings.observe else _writers(transport, settings)
         recorder, status_writer = writers or (Nobody(), Nobody())
-        pods, objects, plugins = PodStore(), ClusterObjects(), default_registry()
-        plugins.register_entry_points()
+        pods, objects, plugins = PodStore(), ClusterObjects(), installed_registry()
         profiles = [without_missing(profile, plugins) for profile in settings.profiles]
         frameworks, queue = make_profiles(
             [profile for profile, _ in profiles],

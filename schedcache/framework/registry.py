@@ -1,7 +1,8 @@
 """Names of plugins and how to make them."""
 
 from collections.abc import Callable, Iterator, Mapping
-from importlib.metadata import entry_points
+from functools import cache, partial
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from schedcache.framework.handle import Handle
@@ -38,19 +39,25 @@ class Registry(Mapping[str, PluginFactory]):
             raise RegistryError(f"a plugin named {name!r} is registered already")
         self._factories[name] = factory
 
-    def register_entry_points(self) -> list[str]:
-        """Add the plugins of all installed packages (entry point group `schedcache.plugins`); returns their names.
+    def register_installed(self) -> None:
+        """Add the plugins of all installed packages (entry point group `schedcache.plugins`).
 
-        The entry point's name is the plugin's name in the configuration. Raises RegistryError, naming the package.
+        The entry point's name is the plugin's name in the configuration. A package is loaded when a profile uses its plugin:
+        a broken one that nobody uses harms nobody. Raises RegistryError for a name that is taken.
         """
-        names = []
-        for entry_point in entry_points(group=ENTRY_POINT_GROUP):
-            try:
-                factory = entry_point.load()
-            except Exception as error:
-                raise RegistryError(
-                    f"plugin {entry_point.name!r} ({entry_point.value}) cannot be loaded: {error}"
-                ) from error
-            self.register(entry_point.name, factory)
-            names.append(entry_point.name)
-        return names
+        for entry_point in _installed():
+            self.register(entry_point.name, partial(_load_and_make, entry_point))
+
+
+def _load_and_make(entry_point: EntryPoint, args: Any, handle: Handle) -> Plugin:
+    try:
+        factory: PluginFactory = entry_point.load()
+    except Exception as error:
+        raise RegistryError(f"plugin {entry_point.name!r} ({entry_point.value}) cannot be loaded: {error}") from error
+    return factory(args, handle)
+
+
+@cache
+def _installed() -> tuple[EntryPoint, ...]:
+    """Looked up once: it reads the metadata of every installed package."""
+    return tuple(entry_points(group=ENTRY_POINT_GROUP))

@@ -117,7 +117,10 @@ class Framework(Lifecycle):
         for name in enabled_names(sets):
             if name not in registry:
                 raise PluginSetError(f"profile {self.scheduler_name!r}: there is no plugin {name!r}")
-            plugins[name] = registry[name](args.get(name), self.handle)
+            try:
+                plugins[name] = registry[name](args.get(name), self.handle)
+            except Exception as error:
+                raise PluginSetError(f"profile {self.scheduler_name!r}: plugin {name!r} cannot be made: {error}") from error
         return plugins
 
     def _only(self, queue_sort: Sequence[Any]) -> Any:
@@ -154,16 +157,6 @@ class Framework(Lifecycle):
             return "pod uses resource claims (spec.resourceClaims), and this scheduler does not allocate devices"
         if pod.spec.has_scheduling_group:
             return "pod belongs to a scheduling group, and this scheduler places pods one by one"
-        if self.missing:
-            spec = pod.spec
-            needs = {
-                "PodTopologySpread": bool(spec.topology_spread),
-                "InterPodAffinity": spec.has_pod_affinity,
-                "VolumeBinding": any(v.claim_name for v in pod.volumes),
-            }
-            absent = next((name for name, needed in needs.items() if needed and name in self.missing), None)
-            if absent is not None:
-                return f"pod needs plugin {absent}, which this build does not have"
         return ""
 
     # ---- one attempt

@@ -49,3 +49,10 @@ _DEFAULT: tuple[type[Any], ...] = (
 def default_registry() -> Registry:
     """kube-scheduler's in-tree plugins, under their upstream names."""
     return Registry({plugin.name: plugin for plugin in _DEFAULT})
+
+
+def installed_registry() -> Registry:
+    """The same, and the plugins of installed packages. Raises RegistryError for one that takes the name of another."""
+    registry = default_registry()
+    registry.register_installed()
+    return registry

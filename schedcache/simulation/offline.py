@@ -10,7 +10,7 @@ from schedcache.config.types import KubeSchedulerConfiguration
 from schedcache.framework import FitError, Framework, Handle, PluginError
 from schedcache.framework.explanation import explain_rejection
 from schedcache.model import Pod
-from schedcache.plugins.default_plugins import default_registry
+from schedcache.plugins.default_plugins import installed_registry
 from schedcache.simulation.cluster import OfflineCluster
 from schedcache.simulation.decision import Decision, decide
 from schedcache.simulation.profiles import profile_for
@@ -85,7 +85,7 @@ class OfflineScheduler:
         name = profile.scheduler_name or ""
         if name not in self._frameworks:
             handle = Handle(cluster_objects=self._cluster.objects, nominator=self._cluster)
-            self._frameworks[name] = Framework(profile, default_registry(), handle)
+            self._frameworks[name] = Framework(profile, installed_registry(), handle)
         return self._frameworks[name], warnings
 
     def _explain(self, framework: Framework, pod: Pod, decision: Decision) -> list[str]:

@@ -1,0 +1,1 @@
+"""Plugins for schedcache, as a package of its own."""
