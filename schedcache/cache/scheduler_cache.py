@@ -26,7 +26,7 @@ from schedcache.cache.node_info import NodeInfo, next_generation
 from schedcache.cache.node_tree import NodeTree
 from schedcache.cache.snapshot import Snapshot, SnapshotChanges
 from schedcache.cache.stories import PROCESS_STORIES, Stories
-from schedcache.cache.validation import check_cache, check_snapshot
+from schedcache.cache.validation import Validator
 from schedcache.model import Node, Pod
 
 
@@ -57,7 +57,7 @@ class SchedulerCache:
 
     `ttl` in seconds: how long an assumed pod is kept after its binding finished without being confirmed, 0 = for ever.
     Nothing expires by itself: see `expired_pods`. `clock` gives seconds. `validate` recomputes and compares everything
-    after each call, which costs time in proportion to the cluster, and raises CacheCorruptedError on a difference.
+    after each call (see `Validator` for large clusters) and raises CacheCorruptedError on a difference.
 
     Methods may be called from any thread. A call that raises has changed nothing, unless it says so. `cause` is what a
     story tells about why a call was made; by default the resourceVersion of the object.
@@ -84,6 +84,7 @@ class SchedulerCache:
         self._lock = threading.Lock()
         self._epoch = object()
         self._gone_at = 0
+        self._validator = Validator()
 
     def node_count(self) -> int:
         """Nodes, those known through pods alone included."""
@@ -236,7 +237,7 @@ class SchedulerCache:
                 info.touch()
                 self._changed(info)
                 if self.validate:
-                    check_cache(self)
+                    self._validator.after_call(self, info)
                 raise UnknownNodeError(f"node {node.name!r} is in the cache only for its pods")
             info.set_node(None, ())
             self.node_tree.remove(node.name)
@@ -256,7 +257,7 @@ class SchedulerCache:
                 snapshot.apply(self._changes(snapshot))
                 raise
             if self.validate:
-                check_snapshot(self, snapshot)
+                self._validator.after_update(self, snapshot)
 
     def update_snapshot_in_pieces(self, snapshot: Snapshot, size: int = 200) -> Iterator[None]:
         """The same for a reader that may not stop the loop: the moment is that of the first piece, each then takes `size` nodes.
@@ -289,7 +290,7 @@ class SchedulerCache:
                 self._place(state.pod)
             self.stories.append((self._clock(), "reset", "", "", 0, f"{len(kept)} assumed pods kept"))
             if self.validate:
-                check_cache(self)
+                self._validator.after_call(self, None)
 
     def _known(self, pod: Pod) -> PodState:
         state = self.pod_states.get(_uid(pod))
@@ -376,7 +377,7 @@ class SchedulerCache:
         generation = info.generation if info.name in self.nodes else 0
         self.stories.append((self._clock(), operation, uid, info.name, generation, cause))
         if self.validate:
-            check_cache(self)
+            self._validator.after_call(self, info)
 
     def _frozen(self, info: NodeInfo) -> NodeInfo:
         """The entry as others may see it: never changed again, its image counts those of now."""

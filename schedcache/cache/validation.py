@@ -16,6 +16,47 @@ if TYPE_CHECKING:
     from schedcache.cache.snapshot import Snapshot
 
 
+_CHECKED_PER_CALL = 5_000
+
+
+class Validator:
+    """Checks a cache after each call, as thoroughly as the size of the cluster allows.
+
+    Up to 5,000 nodes and pods everything is checked each time. Beyond that every n-th call checks everything and those
+    between only the node that they changed, so that a call costs tens of milliseconds on average, however large the cluster.
+    """
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self._updates = 0
+
+    def after_call(self, cache: "SchedulerCache", info: NodeInfo | None) -> None:
+        """`info` is the entry that the call changed, None for all of them. Raises CacheCorruptedError."""
+        self._calls += 1
+        if info is None or self._calls * _CHECKED_PER_CALL >= len(cache.nodes) + len(cache.pod_states):
+            self._calls = 0
+            check_cache(cache)
+        elif info.name in cache.nodes:
+            check_node(cache, info)
+
+    def after_update(self, cache: "SchedulerCache", snapshot: "Snapshot") -> None:
+        """A snapshot was brought up to date. Raises CacheCorruptedError."""
+        self._updates += 1
+        if self._updates * _CHECKED_PER_CALL >= len(cache.nodes) + len(cache.pod_states):
+            self._updates = 0
+            check_snapshot(cache, snapshot)
+
+
+def check_node(cache: "SchedulerCache", info: NodeInfo) -> None:
+    """Compare one entry with the pods that it holds. Raises CacheCorruptedError."""
+    for uid, pod in info.pods_by_uid.items():
+        state = cache.pod_states.get(uid)
+        _require(f"pod {uid} on node {info.name} is the cached one", state is not None and state.pod is pod)
+        _expect(f"node of pod {uid}", info.name, pod.node_name)
+    _check_info(info, info.name, info.pods_by_uid)
+    _expect(f"{info.name} in the node tree", info.node is not None, info.name in cache.node_tree)
+
+
 def check_cache(cache: "SchedulerCache") -> None:
     """Compare a cache's aggregates, lists and indexes with its pods and nodes. Raises CacheCorruptedError."""
     _check_pod_states(cache)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schedcache.cache import CacheCorruptedError
+from schedcache.cache import CacheCorruptedError, validation
 from schedcache.cache.validation import check_cache, check_snapshot
 from schedcache.model import Resource
 from tests.cache.support import make_cache, make_node, make_pod, updated
@@ -173,6 +173,59 @@ def test_a_reset_is_validated_where_asked_to():
     cache.assumed_pods["uid-b"].pod = make_pod("other", "n2")
     with pytest.raises(CacheCorruptedError, match="UID"):
         cache.reset(["uid-b"])
+
+
+class TestLargeClusters:
+    @pytest.fixture
+    def cache(self, monkeypatch):
+        """Four nodes and pods, one of them damaged, where only one of them may be checked in a call."""
+        monkeypatch.setattr(validation, "_CHECKED_PER_CALL", 1)
+        cache = make_cache()
+        cache.validate = False
+        for name, pod in (("n1", "a"), ("n2", "b")):
+            cache.add_node(make_node(name))
+            cache.add_pod(make_pod(pod, name))
+        cache.validate = True
+        return cache
+
+    def test_check_everything_every_so_many_calls(self, cache):
+        cache.pod_states["uid-b"].deadline = 7.0
+        for _ in range(3):
+            cache.update_node(None, make_node("n1"))
+        with pytest.raises(CacheCorruptedError, match="deadline"):
+            cache.update_node(None, make_node("n1"))
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda cache: setattr(cache.nodes["n1"].requested, "memory", 5),
+            lambda cache: setattr(cache.pod_states["uid-a"], "pod", make_pod("a", "n1")),
+            lambda cache: cache.pod_states.pop("uid-a"),
+            lambda cache: cache.nodes["n1"].pods_by_uid.update({"uid-a": make_pod("a", "n2")}),
+            lambda cache: cache.node_tree.remove("n2"),
+        ],
+        ids=["sum", "pod", "state", "node name", "tree"],
+    )
+    def test_check_the_changed_node_each_time(self, cache, damage):
+        damage(cache)
+        changed = "n2" if "n2" not in cache.node_tree else "n1"
+        with pytest.raises(CacheCorruptedError):
+            validation.check_node(cache, cache.nodes[changed])
+        with pytest.raises(CacheCorruptedError):
+            cache.assume_pod(make_pod("c", changed))
+
+    def test_check_nothing_of_a_node_that_has_gone(self, cache):
+        cache.assume_pod(make_pod("c", "n9"))
+        cache.forget_pod(make_pod("c", "n9"))
+        assert "n9" not in cache.nodes
+
+    def test_check_a_snapshot_every_so_many_updates(self, cache):
+        snapshot = updated(cache)
+        snapshot.columns.pod_count[:] = 9
+        for _ in range(2):
+            cache.update_snapshot(snapshot)
+        with pytest.raises(CacheCorruptedError, match="pod_count"):
+            cache.update_snapshot(snapshot)
 
 
 def test_nothing_is_validated_otherwise():
