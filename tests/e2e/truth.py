@@ -23,6 +23,11 @@ def believed(dump: dict[str, Any]) -> dict[str, tuple[str, str, str]]:
     return {uid: (pod["namespace"], pod["name"], pod["node"]) for uid, pod in dump["pods"].items()}
 
 
+def nodes_in(dump: dict[str, Any]) -> set[str]:
+    """The nodes that exist; those that are held for their pods alone left out."""
+    return {name for name, node in dump["nodes"].items() if node["present"]}
+
+
 def at_rest(dump: dict[str, Any]) -> bool:
     return not dump["assumed"] and not dump["queue"]["in_flight"] and not dump["queue"]["in_flight_events"]
 
@@ -50,17 +55,21 @@ async def assert_dump_is_truth(cluster: Cluster, read_dump: Any, timeout: float 
 
     async def equal() -> bool:
         last["dump"] = await read_dump()
-        return at_rest(last["dump"]) and believed(last["dump"]) == await unfinished(cluster)
+        if not at_rest(last["dump"]) or believed(last["dump"]) != await unfinished(cluster):
+            return False
+        return nodes_in(last["dump"]) == {node["metadata"]["name"] for node in await cluster.list_all("/api/v1/nodes")}
 
     try:
         await wait_until(equal, timeout)
     except TimeoutError:
         dump = last["dump"]
         expected = await unfinished(cluster)
-        differing = {uid: (believed(dump).get(uid), expected.get(uid)) for uid in believed(dump).keys() | expected.keys()}
+        differing = {
+            uid: (believed(dump).get(uid), expected.get(uid)) for uid in believed(dump).keys() | expected.keys()
+        }
         differing = {uid: pair for uid, pair in differing.items() if pair[0] != pair[1]}
         raise AssertionError(
-            f"not the truth: assumed {dump['assumed']}, in flight {dump['queue']['in_flight']}, differing {differing}"
+            f"not the truth: nodes {sorted(nodes_in(dump))}, assumed {dump['assumed']}, in flight {dump['queue']['in_flight']}, differing {differing}"
         ) from None
     same_sums(last["dump"], await cluster.list_pods())
     return last["dump"]
