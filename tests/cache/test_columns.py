@@ -87,6 +87,8 @@ def test_a_freed_row_is_used_again_and_keeps_nothing():
     updated(cache, snapshot)
     assert (columns.rows, columns.order.tolist(), columns.names[0]) == (2, [1], "")
     assert columns.taint_set[0] == -1
+    assert not columns.unschedulable[0]
+    assert columns.allowed_pods[0] == columns.pod_count[0] == columns.affinity_pods[0] == 0
     assert columns.infos[0].node is None
     cache.add_node(make_node("n3"))
     updated(cache, snapshot)
@@ -113,6 +115,18 @@ def test_growth_keeps_every_column():
     assert columns.rows == 200
     assert len(columns.generation) == len(columns.label_ids("kubernetes.io/hostname")) == 256
     assert columns.allocatable.shape == columns.requested.shape == (4, 256)
+    for name in (
+        "generation",
+        "node_generation",
+        "pod_count",
+        "allowed_pods",
+        "allocatable",
+        "requested",
+        "non_zero_requested",
+    ):
+        assert getattr(columns, name).dtype == np.int64, name
+    assert columns.unschedulable.dtype == np.bool_
+    assert columns.taint_set.dtype == np.int32
     for i in (0, 63, 64, 127, 128, 199):
         r = columns.row_of[f"n{i}"]
         assert columns.requested[0, r] == i * 1000
@@ -143,7 +157,8 @@ class TestVersions:
             updated(cache, snapshot)
         assert snapshot.columns.changed_since(before).tolist() == [row(snapshot, "n2")]
         assert snapshot.columns.changed_since(before).dtype == np.intp
-        assert snapshot.columns.changed_since(snapshot.columns.version).tolist() == []
+        nothing = snapshot.columns.changed_since(snapshot.columns.version)
+        assert (nothing.tolist(), nothing.dtype) == ([], np.intp)
 
     def test_are_remembered_for_a_while_and_found_without_memory_after(self):
         cache = make_cache("n1", "n2", "n3")

@@ -14,7 +14,9 @@ from schedcache.cache import (
     PodIsAssumedError,
     PodNotFoundError,
     SchedulerCache,
+    Snapshot,
     Stories,
+    Story,
     UnknownNodeError,
     WrongNodeError,
 )
@@ -240,6 +242,67 @@ class TestStories:
         assert generations[4] == 0, "the entry is gone"
         assert list(cache.stories.of(uid="uid-a", node="n2")) == []
 
+    def test_tell_of_every_kind_of_end(self):
+        clock = VirtualClock(5.0)
+        cache = make_cache("n1", clock=clock)
+        for name in ("expires", "is cleaned up", "is forgotten"):
+            cache.assume_pod(make_pod(name, "n1", version=3))
+            cache.finish_binding(make_pod(name, "n1"), cause="attempt 1")
+        cache.forget_pod(make_pod("is forgotten", "n1"), cause="no room")
+        clock.advance(31)
+        cache.expire_pod(make_pod("expires", "n1"), cause="gone")
+        cache.cleanup_expired(clock.now)
+        cache.add_pod(make_pod("a", "n1", version=4), cause="list")
+        cache.update_pod(make_pod("a", "n1"), make_pod("a", "n1", version=6))
+        cache.remove_pod(make_pod("a", "n1", version=7), cause="relist")
+        told = [(s.operation, s.uid, s.cause) for s in cache.stories.of()][1:]
+        assert told == [
+            ("assume_pod", "uid-expires", "3"),
+            ("finish_binding", "uid-expires", "attempt 1"),
+            ("assume_pod", "uid-is cleaned up", "3"),
+            ("finish_binding", "uid-is cleaned up", "attempt 1"),
+            ("assume_pod", "uid-is forgotten", "3"),
+            ("finish_binding", "uid-is forgotten", "attempt 1"),
+            ("forget_pod", "uid-is forgotten", "no room"),
+            ("expire_pod", "uid-expires", "gone"),
+            ("expire_pod", "uid-is cleaned up", ""),
+            ("add_pod", "uid-a", "list"),
+            ("update_pod", "uid-a", "6"),
+            ("remove_pod", "uid-a", "relist"),
+        ]
+
+    def test_give_no_cause_where_there_is_none(self):
+        clock = VirtualClock()
+        cache = make_cache("n1", clock=clock)
+        for name in ("a", "b"):
+            cache.assume_pod(make_pod(name, "n1"))
+            cache.finish_binding(make_pod(name, "n1"))
+        clock.advance(31)
+        cache.forget_pod(make_pod("a", "n1"))
+        cache.expire_pod(make_pod("b", "n1"))
+        assert [s.cause for s in cache.stories.of()][-2:] == ["", ""]
+
+    def test_tell_two_pods_of_one_name_apart(self):
+        cache = make_cache("n1", "n2")
+        cache.add_pod(make_pod("web", "n1", uid="u1"))
+        cache.update_pod(make_pod("web", "n1", uid="u1"), make_pod("web", "n2", uid="u2", version=8))
+        cache.update_pod(make_pod("web", "n2", uid="u2"), make_pod("web", "n1", uid="u3", version=9), cause="replaced")
+        told = [(s.operation, s.uid, s.node, s.cause) for s in cache.stories.of()][-4:]
+        assert told == [
+            ("remove_pod", "u1", "n1", "8"),
+            ("add_pod", "u2", "n2", "8"),
+            ("remove_pod", "u2", "n2", "replaced"),
+            ("add_pod", "u3", "n1", "replaced"),
+        ]
+
+    def test_of_nodes_take_a_cause_too(self):
+        cache = make_cache()
+        cache.add_node(make_node("n1"), cause="list")
+        cache.update_node(None, make_node("n1"), cause="label")
+        cache.remove_node(make_node("n1"), cause="relist")
+        assert [s.cause for s in cache.stories.of(node="n1")] == ["list", "label", "relist"]
+        assert {s.uid for s in cache.stories.of(node="n1")} == {""}
+
     def test_of_refused_calls_are_not_told(self):
         cache = make_cache("n1")
         before = len(cache.stories)
@@ -267,8 +330,18 @@ class TestStories:
         cache = make_cache("n1")
         cache.assume_pod(make_pod("a", "n1"))
         cache.reset(["uid-a"])
-        last = list(cache.stories.of())[-1]
-        assert (last.operation, last.cause) == ("reset", "1 assumed pods kept")
+        assert list(cache.stories.of())[-1] == Story(1000.0, "reset", "", "", 0, "1 assumed pods kept")
+
+
+def test_a_snapshot_that_was_built_can_follow_a_cache():
+    cache = make_cache("n1")
+    for _ in range(2):
+        built = Snapshot.build([make_pod("x", "n7")], [make_node("n7")])
+        updated(cache, built)
+        assert names(built.node_info_list) == ["n1"]
+        assert not built.used_pvcs
+        cache.reset()
+        cache.add_node(make_node("n1"))
 
 
 def test_generations_of_two_caches_never_meet():

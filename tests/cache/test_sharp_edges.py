@@ -147,7 +147,7 @@ class TestGAnUpdateFromOneUIDToAnother:
         cache = make_cache("n1")
         for uid in ("u1", "u2"):
             cache.add_pod(make_pod("web", "n1", uid=uid))
-        with pytest.raises(AlreadyAddedError):
+        with pytest.raises(AlreadyAddedError, match=r"u2 \(default/web\)"):
             cache.update_pod(make_pod("web", "n1", uid="u1"), make_pod("web", "n1", uid="u2"))
         assert uids(cache.nodes["n1"]) == ["u1", "u2"]
 

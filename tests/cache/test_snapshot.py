@@ -58,6 +58,20 @@ class TestBuild:
         assert snapshot.get("n1").allocatable.milli_cpu == 9000
         assert snapshot.get("n1").image_states == {}
 
+    def test_names_every_node(self):
+        snapshot = Snapshot.build([make_pod("a", "n1"), make_pod("b", "n9")], [make_node("n1")])
+        assert snapshot.get("n1").name == "n1"
+        assert list(snapshot.columns.row_of) == list(snapshot.node_info_map) == ["n1"]
+
+    def test_counts_the_images_of_a_name_given_twice_once(self):
+        nodes = [
+            make_node("n1", images=[(["a"], 1)]),
+            make_node("n1", images=[(["a"], 2)]),
+            make_node("n2", images=[(["a"], 3)]),
+        ]
+        states = Snapshot.build([], nodes).get("n1").image_states
+        assert (states["a"].size, states["a"].num_nodes) == (2, 2)
+
     def test_follows_zones(self):
         zones = {"n1": "a", "n2": "a", "n3": "b"}
         snapshot = Snapshot.build([], [make_node(name, zone=zone) for name, zone in zones.items()])
@@ -100,8 +114,10 @@ class TestWhatIf:
         pods = [make_pod(name, node, claims=["data"]) for name, node in (("a", "n1"), ("b", "n1"), ("c", "n2"))]
         for pod in pods:
             snapshot.assume(pod)
+        assert all(info.frozen for info in snapshot.node_info_list)
         snapshot.forget(pods[0])
         assert uids(snapshot.get("n1")) == ["uid-b"]
+        assert all(info.frozen for info in snapshot.node_info_list)
         assert set(snapshot.used_pvcs) == {"default/data"}
         snapshot.forget(pods[1])
         snapshot.forget(pods[2])
@@ -145,16 +161,16 @@ class TestWhatIf:
         cache.add_pod(make_pod("there", "n1"))
         snapshot = updated(cache)
         snapshot.assume(make_pod("a", "n1"))
-        for pod, error in (
-            (make_pod("b", "n9"), UnknownNodeError),
-            (make_pod("b"), UnknownNodeError),
-            (make_pod("b", "n1", uid=""), NoUIDError),
-            (make_pod("a", "n1"), AlreadyCachedError),
-            (make_pod("there", "n1"), AlreadyCachedError),
+        for pod, error, message in (
+            (make_pod("b", "n9"), UnknownNodeError, "'n9'"),
+            (make_pod("b"), UnknownNodeError, "''"),
+            (make_pod("b", "n1", uid=""), NoUIDError, "default/b"),
+            (make_pod("a", "n1"), AlreadyCachedError, r"uid-a \(default/a\)"),
+            (make_pod("there", "n1"), AlreadyCachedError, "uid-there"),
         ):
-            with pytest.raises(error):
+            with pytest.raises(error, match=message):
                 snapshot.assume(pod)
-        with pytest.raises(PodNotOnNodeError):
+        with pytest.raises(PodNotOnNodeError, match=r"uid-there \(default/there\)"):
             snapshot.forget(make_pod("there", "n1"))
         assert uids(snapshot.get("n1")) == ["uid-a", "uid-there"]
 
@@ -187,6 +203,22 @@ class TestUpdate:
             pass
         assert names(snapshot.node_info_list) == [f"n{i}" for i in range(10) if i != 5]
         assert uids(snapshot.get("n3")) == []
+
+    def test_the_term_index_follows(self):
+        cache = make_cache("n1", "n2")
+        for name, node in (("a", "n1"), ("b", "n2")):
+            cache.add_pod(make_pod(name, node, anti_affinity={"x": "y"}))
+        snapshot = updated(cache)
+        assert len(snapshot.term_index.owned_by_others(make_pod("c", labels={"x": "y"}).shape, {})) == 1
+        cache.remove_node(make_node("n1"))
+        cache.remove_pod(make_pod("b", "n2"))
+        cache.add_pod(make_pod("d", "n2", anti_affinity={"x": "y"}))
+        updated(cache, snapshot)
+        assert snapshot.term_index.check() == []
+        cache.remove_node(make_node("n2"))
+        updated(cache, snapshot)
+        assert snapshot.term_index.check() == []
+        assert snapshot.term_index.owned_by_others(make_pod("c", labels={"x": "y"}).shape, {}) == ()
 
     def test_a_disagreement_fails_one_cycle_and_is_mended(self):
         cache = make_cache("n1", "n2")
