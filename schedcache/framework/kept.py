@@ -5,7 +5,7 @@ same plugin code computes all rows and the few that moved: it is called with a v
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -81,19 +81,19 @@ class KeptFilters:
 
 
 class KeptScores:
-    """The raw scores of row-local plugins, by row: `raw[i, row]`."""
+    """The raw scores of row-local plugins, by row: `raw[i, row]` of `plugins[i]`.
 
-    def __init__(self, plugins: Sequence[ScorePlugin], weights: Sequence[int], columns: "Columns") -> None:
-        self.plugins = plugins
-        self._weights = weights
+    The first `finals` of the plugins do not normalize: but for the weight their raw score is final, and `final_total[row]` is
+    the weighted sum of these.
+    """
+
+    def __init__(self, plugins: Sequence[ScorePlugin], weights: Mapping[str, int], columns: "Columns") -> None:
+        self.plugins = sorted(plugins, key=lambda plugin: hasattr(plugin, "normalize_score"))
+        self.finals = sum(not hasattr(plugin, "normalize_score") for plugin in plugins)
+        self._weights = [weights[plugin.name] for plugin in self.plugins[: self.finals]]
         self.version = -1
         self.raw = np.zeros((len(plugins), len(columns.generation)), np.int64)
-        self._is_final = [not hasattr(plugin, "normalize_score") for plugin in plugins]
-        self.final = [i for i, final in enumerate(self._is_final) if final]
-        """Indices of the plugins whose raw score is final but for the weight."""
-        self.other = [i for i, final in enumerate(self._is_final) if not final]
         self.final_total = np.zeros(len(columns.generation), np.int64)
-        """Their weighted sum, by row."""
         self.in_range = True
         """No final score was ever outside 0..100."""
 
@@ -104,17 +104,17 @@ class KeptScores:
             more = moved.capacity - len(self.final_total)
             self.raw = np.concatenate([self.raw, np.zeros((len(self.plugins), more), np.int64)], axis=1)
             self.final_total = np.concatenate([self.final_total, np.zeros(more, np.int64)])
-        total = np.zeros(len(moved.all), np.int64)
         for i, plugin in enumerate(self.plugins):
             view = moved.nodes if _score_locality(plugin) == Locality.NODE else moved.all
             if len(view):
                 self.raw[i, view.index] = call_score(plugin, state, pod, view)
-            if self._is_final[i] and len(moved.all):
-                raw = self.raw[i, moved.all.index]
-                if self.in_range and (raw.min() < 0 or raw.max() > MAX_NODE_SCORE):
-                    self.in_range = False
-                total += raw * self._weights[i]
-        self.final_total[moved.all.index] = total
+        if self.finals and len(moved.all):
+            final = self.raw[: self.finals, moved.all.index]
+            self.in_range = self.in_range and bool(final.min() >= 0 and final.max() <= MAX_NODE_SCORE)
+            total = final[0] * self._weights[0]
+            for i in range(1, self.finals):
+                total += final[i] * self._weights[i]
+            self.final_total[moved.all.index] = total
         self.version = moved.version
 
     def forget(self) -> None:
@@ -170,7 +170,7 @@ class KeptResults:
     def scores(
         self,
         plugins: tuple[ScorePlugin, ...],
-        weights: Sequence[int],
+        weights: Mapping[str, int],
         state: CycleState,
         pod: Pod,
         snapshot: "Snapshot",

@@ -59,13 +59,11 @@ class ScoreChain:
         done: dict[str, Scores] = {}
         results: KeptScores | None = None
         if kept is not None and local:
-            weights = [self.weights[plugin.name] for plugin in local]
-            results = kept.scores(local, weights, state, pod, view.snapshot)
+            results = kept.scores(local, self.weights, state, pod, view.snapshot)
             total = results.final_total[view.rows]
-            if results.final:
-                self._check_final(results, pod, view)
-            for i in results.other:
-                total += self._finish(local[i], results.raw[i][view.rows], state, pod, done)
+            self._check_final(results, pod, view)
+            for i in range(results.finals, len(local)):
+                total += self._finish(results.plugins[i], results.raw[i][view.rows], state, pod, done)
         for plugin in other:
             total += self._finish(plugin, call_score(plugin, state, pod, view), state, pod, done)
         return ScoreTable(view, total, lambda: self._by_plugin(view, done, results))
@@ -110,12 +108,12 @@ class ScoreChain:
     def _check_final(results: KeptScores, pod: Pod, view: RowView) -> None:
         if results.in_range:
             return
-        for i in results.final:
+        for i in range(results.finals):
             _check_range(pod, results.plugins[i].name, results.raw[i][view.rows])
 
     def _by_plugin(self, view: RowView, done: dict[str, Scores], results: KeptScores | None) -> dict[str, Scores]:
         found = dict(done)
-        for i in results.final if results is not None else ():
+        for i in range(results.finals if results is not None else 0):
             name = results.plugins[i].name  # type: ignore[union-attr]  # not None where there is something to go through
             found[name] = results.raw[i][view.rows] * self.weights[name]  # type: ignore[union-attr]  # as above
         return {plugin.name: found[plugin.name] for plugin in self.plugins if plugin.name in found}

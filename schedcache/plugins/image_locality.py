@@ -54,13 +54,14 @@ class _ImageHolders:
     def __init__(self) -> None:
         self.rows: dict[str, set[int]] = {}
         self._shown: dict[int, Any] = {}
-        self._version = -1
+        self._version = 0
 
     def update(self, columns: "Columns") -> None:
-        if self._version == columns.version:
+        # What images a node has is part of its object; pods that come and go do not matter here.
+        newest = int(columns.node_generation.max())
+        if newest <= self._version:
             return
-        changed = columns.order if self._version < 0 else columns.changed_since(self._version)
-        for row in changed.tolist():
+        for row in np.flatnonzero(columns.node_generation > self._version).tolist():
             states = columns.infos[row].image_states
             before = self._shown.get(row, ())
             if states is before:
@@ -73,7 +74,7 @@ class _ImageHolders:
             for image in states:
                 self.rows.setdefault(image, set()).add(row)
             self._shown[row] = states
-        self._version = columns.version
+        self._version = newest
 
 
 def _sum(info: "NodeInfo", images: list[str], nodes: int) -> int:
