@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from schedcache.cache.cluster_objects import PERSISTENT_VOLUME, STORAGE_CLASS, ClusterObjects
+from schedcache.cache.cluster_objects import CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS, ClusterObjects
 from schedcache.framework.interface import Verdicts
 from schedcache.framework.row_view import RowView
 from schedcache.framework.status import Code, Status, unresolvable
@@ -151,9 +151,14 @@ class VolumeBinder:
         matched = [c for c in claims.delayed if SELECTED_NODE_ANNOTATION not in c.annotations]
         # The smallest claims first, so that each gets the smallest volume that will do.
         matched.sort(key=lambda c: c.requested)
-        class_names = dict.fromkeys(c.storage_class_name or "" for c in matched)
-        volumes = [v for name in class_names for v in self._objects.indexed(PERSISTENT_VOLUME, STORAGE_CLASS, name)]
-        return PodVolumes((*selected, *matched), volumes, rows)
+        return PodVolumes((*selected, *matched), self._within_reach(matched), rows)
+
+    def _within_reach(self, claims: Sequence[PersistentVolumeClaim]) -> list[PersistentVolume]:
+        """The volumes that nobody has claimed, or one of the claims has; all others are bound, as most are."""
+        class_names = {claim.storage_class_name or "" for claim in claims}
+        owners = [None, *dict.fromkeys((claim.namespace, claim.name) for claim in claims)] if claims else []
+        volumes = (volume for owner in owners for volume in self._objects.indexed(PERSISTENT_VOLUME, CLAIM, owner))
+        return [volume for volume in volumes if volume.storage_class_name in class_names]
 
     def find(self, claims: PodClaims, volumes: PodVolumes, view: RowView) -> Verdicts:
         """Judge the rows of the view, and enter into `volumes` what was found for them."""
