@@ -1,0 +1,189 @@
+"""The command line: what is bad input, what the exit status says, what is logged."""
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+
+import aiohttp
+import pytest
+
+from schedcache import __version__
+from schedcache.cli import main
+from schedcache.cli.errors import UsageError
+from schedcache.cli.main import make_parser
+from schedcache.cli.settings import configuration_of, settings_of
+
+TWO_PROFILES = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{schedulerName: one}, {schedulerName: two}]
+"""
+ONE_PROFILE = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {qps: 7, burst: 9, kubeconfig: /from/the/file}
+podMaxBackoffSeconds: 20
+"""
+
+
+def status(*arguments):
+    try:
+        return main(arguments)
+    except SystemExit as ending:
+        return ending.code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "--kubeconfg", "x"], "did you mean --kubeconfig?"),
+        (["run", "--port", "70000"], "--port: expected a port, 0 to 65535, got '70000'"),
+        (["run", "--port", "abc"], "got 'abc'"),
+        (["run", "--kube-api-qps", "0"], "--kube-api-qps: expected a number above 0, got '0'"),
+        (["run", "--kube-api-burst", "1.5"], "--kube-api-burst: expected a whole number above 0, got '1.5'"),
+        (["run", "--kube-api-qps", "nan"], "expected a number above 0, got 'nan'"),
+        (["run", "--leader-elect=perhaps"], "expected true or false, got 'perhaps'"),
+        (["run", "--leader-elect"], "--leader-elect: there is no leader election yet"),
+        (["run", "--leader-elect=true"], "run one replica"),
+        (["run", "--event-source", "list"], "invalid choice: 'list'"),
+        (["run", "--pod-max-in-unschedulable-pods-duration", "5"], "'5' is not a duration"),
+        (["run", "--kubeconfig", "/no/such/file"], "/no/such/file"),
+        (["run", "--config", "/no/such/file"], "/no/such/file: No such file"),
+        (["check-config", "/no/such/file"], "/no/such/file: No such file"),
+        (["sun"], "invalid choice: 'sun'"),
+        ([], "COMMAND"),
+    ],
+)
+def test_bad_input_ends_with_2_and_says_what_was_expected(arguments, said, capsys):
+    assert status(*arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_flags_are_not_abbreviated(capsys):
+    assert status("run", "--kubeconf", "x") == 2
+    assert "unrecognized arguments: --kubeconf x (did you mean --kubeconfig?)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["version"], ["--version"]])
+def test_version(arguments, capsys):
+    assert status(*arguments) == 0
+    assert capsys.readouterr().out == f"schedcache {__version__}\n"
+
+
+def test_the_default_scheduler_name_is_schedcache():
+    assert [profile.scheduler_name for profile in configuration_of(None, None).profiles] == ["schedcache"]
+    assert [profile.scheduler_name for profile in configuration_of(None, "mine").profiles] == ["mine"]
+
+
+def test_a_file_keeps_kube_schedulers_default_name_and_the_flag_renames_the_only_profile(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text(ONE_PROFILE)
+    assert [profile.scheduler_name for profile in configuration_of(file, None).profiles] == ["default-scheduler"]
+    assert [profile.scheduler_name for profile in configuration_of(file, "mine").profiles] == ["mine"]
+
+
+def test_with_several_profiles_the_flag_is_refused(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text(TWO_PROFILES)
+    assert [profile.scheduler_name for profile in configuration_of(file, None).profiles] == ["one", "two"]
+    with pytest.raises(UsageError, match=r"has 2 \(one, two\)"):
+        configuration_of(file, "mine")
+
+
+def settings(*flags):
+    return settings_of(make_parser().parse_args(["run", *flags]))
+
+
+def test_flags_win_over_the_file(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text(ONE_PROFILE)
+    from_file = settings("--config", str(file))
+    assert (from_file.qps, from_file.burst, from_file.kubeconfig) == (7, 9, "/from/the/file")
+    assert from_file.configuration.pod_max_backoff_seconds == 20
+    flags = settings("--config", str(file), "--kube-api-qps=70", "--kube-api-burst=90", "--kubeconfig=/flag")
+    assert (flags.qps, flags.burst, flags.kubeconfig) == (70, 90, "/flag")
+
+
+def test_without_file_and_flags_the_limits_are_kube_schedulers():
+    found = settings()
+    assert (found.qps, found.burst, found.kubeconfig, found.observe) == (50, 100, None, False)
+    assert found.max_in_unschedulable == 300
+
+
+def test_check_config_prints_what_a_file_amounts_to(tmp_path, capsys):
+    file = tmp_path / "config.yaml"
+    file.write_text(ONE_PROFILE)
+    assert status("check-config", str(file)) == 0
+    assert "podMaxBackoffSeconds: 20" in capsys.readouterr().out
+
+
+def test_check_config_names_what_is_wrong(tmp_path, capsys):
+    file = tmp_path / "config.yaml"
+    file.write_text(ONE_PROFILE + "podMaxBackofSeconds: 3\n")
+    assert status("check-config", str(file)) == 2
+    assert "podMaxBackofSeconds" in capsys.readouterr().err
+
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{name: none, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: nobody, user: {token: none}}]
+contexts: [{name: none, context: {cluster: none, user: nobody}}]
+current-context: none
+"""
+
+
+@pytest.fixture
+def kubeconfig(tmp_path):
+    path = tmp_path / "kubeconfig"
+    path.write_text(KUBECONFIG)
+    return path
+
+
+@pytest.mark.parametrize("flag", ["--port", "--probe-port"])
+def test_a_port_that_is_taken_ends_it_with_2(kubeconfig, flag):
+    with socket.create_server(("", 0)) as taken:
+        ports = {"--port": "0", flag: str(taken.getsockname()[1])}
+        command = [sys.executable, "-m", "schedcache", "run", f"--kubeconfig={kubeconfig}"]
+        command += [f"{name}={value}" for name, value in ports.items()]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2, done.stderr
+    assert f"{flag}: cannot listen on" in done.stderr
+
+
+async def test_it_starts_without_an_api_server_is_not_ready_and_stops_when_asked(kubeconfig):
+    command = (
+        "-m",
+        "schedcache",
+        "run",
+        f"--kubeconfig={kubeconfig}",
+        "--port=0",
+        "--probe-port=0",
+        "--log-format=json",
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, *command, stderr=asyncio.subprocess.PIPE)
+    lines = []
+    async with asyncio.timeout(30):
+        while not any(line["event"] == "starting" for line in lines):
+            lines.append(json.loads(await process.stderr.readline()))
+        ports = {line["event"]: line["port"] for line in lines if "port" in line}
+        async with aiohttp.ClientSession() as session:
+            probes = f"http://127.0.0.1:{ports['serving probes']}"
+            async with session.get(f"{probes}/livez") as answer:
+                assert (answer.status, await answer.text()) == (200, "ok")
+            async with session.get(f"{probes}/readyz") as answer:
+                text = await answer.text()
+                assert answer.status == 500
+                assert "[-]informer-sync failed: not listed yet: pods, nodes" in text
+                assert "[+]tasks ok" in text
+            async with session.get(f"{probes}/dump") as answer:
+                assert answer.status == 404
+            async with session.get(f"{probes}/metrics") as answer:
+                assert answer.status == 404
+        process.terminate()
+        rest = await process.stderr.read()
+        assert await process.wait() == 0
+    assert json.loads(rest.splitlines()[-1])["event"] == "stopped"
