@@ -18,6 +18,7 @@ from schedcache.cache.errors import (
     NoUIDError,
     PodIsAssumedError,
     PodNotFoundError,
+    PodNotOnNodeError,
     UnknownNodeError,
     WrongNodeError,
 )
@@ -121,7 +122,7 @@ class SchedulerCache:
             if state is not None:
                 state.binding_finished = True
                 state.deadline = self._clock() + self.ttl if self.ttl else None
-                self._done("finish_binding", pod.uid, self.nodes[state.pod.node_name], cause or pod.resource_version)
+                self._done("finish_binding", pod.uid, self._holder(state.pod), cause or pod.resource_version)
 
     def forget_pod(self, pod: Pod, cause: str = "") -> None:
         """Take an assumption back. Raises NoUIDError, PodNotFoundError, WrongNodeError, NotAssumedError."""
@@ -328,13 +329,21 @@ class SchedulerCache:
         info.add_pod(pod)
         return self._changed(info)
 
+    def _holder(self, pod: Pod) -> NodeInfo:
+        info = self.nodes.get(pod.node_name)
+        if info is None:
+            raise PodNotOnNodeError(
+                f"pod {pod.uid} ({pod.full_name}) is cached on node {pod.node_name!r}, which has no entry"
+            )
+        return info
+
     def _unplace(self, pod: Pod) -> NodeInfo:
-        info = self._thawed(self.nodes[pod.node_name])
+        info = self._thawed(self._holder(pod))
         info.remove_pod(pod)
         return self._changed(info)
 
     def _replace(self, old: Pod, new: Pod) -> NodeInfo:
-        info = self.nodes[old.node_name]
+        info = self._holder(old)
         if old.node_name != new.node_name or (info.node is None and len(info.pods_by_uid) == 1):
             # A ghost's entry ends with its last pod, even when that comes back at once, as in kube-scheduler.
             _require_node_name(new)

@@ -160,8 +160,12 @@ class Snapshot:
             pass
 
     def apply_in_pieces(self, changes: SnapshotChanges, size: int) -> Iterator[None]:
-        """The same, pausing after every `size` nodes; the snapshot is of no use before the last piece is done."""
+        """The same, pausing after every `size` nodes; the snapshot is of no use before the last piece is done.
+
+        Left before that, it takes everything anew at its next update.
+        """
         self.forget_all()
+        self.epoch = None
         for name in changes.removed:
             self._remove(name)
         for i, info in enumerate(changes.infos, 1):
@@ -173,13 +177,13 @@ class Snapshot:
             self.columns.compact()
             self._list = None
             self._derived.clear()
-        self.epoch, self.generation = changes.epoch, changes.generation
+        self.generation = changes.generation
         if not len(self.columns.order) == len(self.node_info_map) == changes.num_nodes:
-            self.epoch = None  # what it holds cannot be trusted: the next update takes everything anew
             raise InconsistentSnapshotError(
                 f"the snapshot lists {len(self.columns.order)} nodes and holds {len(self.node_info_map)}, "
                 f"the node tree has {changes.num_nodes}"
             )
+        self.epoch = changes.epoch
 
     def _write(self, info: NodeInfo) -> None:
         row, old = self.columns.write(info)

@@ -169,6 +169,18 @@ def test_h_no_error_inside_is_swallowed():
     assert uids(cache.nodes["n2"]) == []
 
 
+@pytest.mark.parametrize("method", ["forget_pod", "remove_pod", "add_pod", "finish_binding"])
+def test_an_entry_that_is_missing_is_told_and_not_made_up(method):
+    cache = make_cache("n1")
+    pod = make_pod("a", "n1")
+    cache.assume_pod(pod)
+    cache.validate = False
+    del cache.nodes["n1"]
+    with pytest.raises(PodNotOnNodeError, match=r"uid-a \(default/a\) is cached on node 'n1'"):
+        getattr(cache, method)(pod)
+    assert "n1" not in cache.nodes
+
+
 def test_a_known_node_that_is_updated_before_it_was_added_is_listed():
     cache = make_cache()
     cache.add_pod(make_pod("a", "n1"))

@@ -204,6 +204,21 @@ class TestUpdate:
         assert names(snapshot.node_info_list) == [f"n{i}" for i in range(10) if i != 5]
         assert uids(snapshot.get("n3")) == []
 
+    @pytest.mark.parametrize("pieces", [1, 2, 3])
+    def test_left_half_done_takes_everything_anew(self, pieces):
+        cache = make_cache("n1", "n2")
+        snapshot = updated(cache)
+        for name in ("n3", "n4", "n5"):
+            cache.add_node(make_node(name))
+        cache.remove_node(make_node("n2"))
+        half = cache.update_snapshot_in_pieces(snapshot, size=1)
+        for _ in range(pieces):
+            next(half)
+        half.close()
+        cache.add_pod(make_pod("a", "n1"))
+        assert sorted(names(updated(cache, snapshot).node_info_list)) == ["n1", "n3", "n4", "n5"]
+        assert uids(snapshot.get("n1")) == ["uid-a"]
+
     def test_the_term_index_follows(self):
         cache = make_cache("n1", "n2")
         for name, node in (("a", "n1"), ("b", "n2")):
