@@ -1,7 +1,5 @@
 """The state machine that keeps one kind in step with the API server."""
 
-import random
-from collections.abc import Awaitable, Callable
 from enum import Enum
 
 import structlog
@@ -20,7 +18,7 @@ from schedcache.kube.edges import (
     retry_after_of,
 )
 from schedcache.kube.lister import Lister
-from schedcache.kube.pacing import Backoff, TimeSlice
+from schedcache.kube.pacing import Backoff, TimeSlice, Timing
 from schedcache.kube.store import Listing, ObjectStore
 from schedcache.kube.transport import RETRY_AFTER_LIMIT, Transport
 from schedcache.model import MalformedObjectError
@@ -45,11 +43,8 @@ class KindWatch:
     Args:
         transport: the way to the server.
         store: told of every change.
-        clock: seconds, monotonic.
-        sleep: waits that many seconds.
-        rng: jitter of pauses and of the time after which a watch is renewed.
+        timing: clock, sleep and jitter.
         inactivity_timeout: seconds of silence after which a watch is given up; bookmarks come every minute.
-        backoff: pauses after failures.
 
     Attributes:
         state: of the machine.
@@ -61,24 +56,20 @@ class KindWatch:
         self,
         transport: Transport,
         store: ObjectStore,
-        *,
-        clock: Callable[[], float],
-        sleep: Callable[[float], Awaitable[object]],
-        rng: random.Random,
+        timing: Timing,
         inactivity_timeout: float,
-        backoff: Backoff,
     ) -> None:
         self.store = store
         self.state = State.EMPTY
         self.version = ""
         self.synced = False
-        self.lister = Lister(transport, store, clock)
+        self.lister = Lister(transport, store, timing.clock)
         self._transport = transport
-        self._clock = clock
-        self._sleep = sleep
-        self._rng = rng
+        self._clock = timing.clock
+        self._sleep = timing.sleep
+        self._rng = timing.rng
         self._inactivity_timeout = inactivity_timeout
-        self._backoff = backoff
+        self._backoff = Backoff(timing)
         self._relist_reason = ""
         # Endings in a row without an event between them.
         self._fruitless = 0

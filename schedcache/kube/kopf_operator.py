@@ -11,16 +11,19 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import aiohttp
 import kopf
 import structlog
 
 from schedcache.kube.credentials import CredentialError, Credentials
 from schedcache.kube.kinds import Kind
 from schedcache.kube.lister import PAGE_LIMIT
+from schedcache.kube.transport import USER_AGENT
 
 LOGIN_MINUTES = 10
 """kopf logs in again after that long, which is what renews its token."""
-STOP_SECONDS = 10.0
+STOP_SECONDS = 3.0
+"""For kopf to stop when asked to, and again when it is made to."""
 CLOSE_SECONDS = 0.1
 
 Deliver = Callable[[Kind, str | None, Mapping[str, Any]], None]
@@ -95,6 +98,7 @@ class KopfOperator:
         self._probe = probe
         self._liveness_endpoint = liveness_endpoint
         self._login_expires: datetime | None = None
+        self._sessions: list[aiohttp.ClientSession] = []
 
     async def run(self) -> None:
         """Run kopf until it ends, which it does when the API server answers in a way it does not expect.
@@ -131,13 +135,21 @@ class KopfOperator:
         kopf.on.cleanup(registry=registry)(self._clean_up)
         kopf.on.probe(id="schedcache", registry=registry, errors=kopf.ErrorsMode.PERMANENT)(self._answer_probe)
         self._login_expires = None
-        await kopf.operator(
-            registry=registry,
-            standalone=True,
-            clusterwide=True,
-            stop_flag=stop,
-            liveness_endpoint=self._liveness_endpoint,
-        )
+        try:
+            await kopf.operator(
+                registry=registry,
+                standalone=True,
+                clusterwide=True,
+                stop_flag=stop,
+                liveness_endpoint=self._liveness_endpoint,
+            )
+        finally:
+            # kopf closes them as well, unless it ends by giving up.
+            for session in self._sessions:
+                await session.close()
+            self._sessions.clear()
+            # TLS connections need the loop a little longer to close.
+            await asyncio.sleep(CLOSE_SECONDS)
 
     async def _configure(self, settings: kopf.OperatorSettings, **_: Any) -> None:
         settings.posting.enabled = False
@@ -163,25 +175,22 @@ class KopfOperator:
     async def _answer_probe(self, **_: Any) -> Mapping[str, Any]:
         return self._probe()
 
-    async def _login(self, **_: Any) -> kopf.ConnectionInfo:
+    async def _login(self, **_: Any) -> kopf.AiohttpSession:
         now = datetime.now(UTC)
         # Asked again before the time is up: the server has refused what kopf was given.
         refused = self._login_expires is not None and now < self._login_expires
         access = await asyncio.to_thread(self._credentials.reload if refused else self._credentials.refresh)
         self._login_expires = now + timedelta(minutes=LOGIN_MINUTES)
-        scheme, _space, token = access.authorization.partition(" ")
-        return kopf.ConnectionInfo(
-            server=access.server,
-            ca_path=access.ca_file,
-            insecure=not access.verify,
-            scheme=scheme or None,
-            token=token or None,
-            certificate_path=access.certificate_file,
-            private_key_path=access.key_file,
-            proxy_url=access.proxy,
-            # Certificates do not change under way, and a new login breaks every stream.
-            expiration=self._login_expires if token else None,
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=access.ssl_context or True),
+            headers={"User-Agent": USER_AGENT}
+            | ({"Authorization": access.authorization} if access.authorization else {}),
+            proxy=access.proxy,
         )
+        self._sessions = [*(former for former in self._sessions if not former.closed), session]
+        # Certificates do not change under way, and a new login breaks every stream.
+        expiration = self._login_expires if access.authorization else None
+        return kopf.AiohttpSession(server=access.server, aiohttp_session=session, expiration=expiration)
 
 
 class _Run:
@@ -194,6 +203,7 @@ class _Run:
         self._started = threading.Event()
         self._kopf_loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
+        self._main_task: asyncio.Task[Any] | None = None
         self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
         self._thread.start()
 
@@ -209,8 +219,13 @@ class _Run:
             with contextlib.suppress(RuntimeError):  # its loop is closed: it has ended by itself
                 self._kopf_loop.call_soon_threadsafe(self._stop.set)
         await asyncio.wait([self._end], timeout=STOP_SECONDS)
+        if not self._end.done() and self._kopf_loop is not None and self._main_task is not None:
+            # Something in it keeps it from ending: it happens when it gives up while it reconnects.
+            with contextlib.suppress(RuntimeError):  # as above
+                self._kopf_loop.call_soon_threadsafe(self._main_task.cancel)
+            await asyncio.wait([self._end], timeout=STOP_SECONDS)
         if not self._end.done():
-            log.error("kopf did not stop in time; its thread is left behind", seconds=STOP_SECONDS)
+            log.error("kopf did not stop in time; its thread is left behind")
 
     def _run(self) -> None:
         error: BaseException | None = None
@@ -229,9 +244,6 @@ class _Run:
 
     async def _main(self) -> None:
         self._kopf_loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._main_task = asyncio.current_task()
         self._started.set()
-        try:
-            await self._operate(self._stop)
-        finally:
-            # kopf closes its session as its last act; TLS connections need the loop a little longer to close.
-            await asyncio.sleep(CLOSE_SECONDS)
+        await self._operate(self._stop)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import random
 import threading
 import time
 from collections import deque
@@ -17,7 +16,7 @@ from schedcache.kube.graveyard import Graveyard, is_newer
 from schedcache.kube.kinds import KINDS, Kind
 from schedcache.kube.kopf_operator import KopfOperator
 from schedcache.kube.lister import Lister
-from schedcache.kube.pacing import Backoff, TimeSlice
+from schedcache.kube.pacing import Backoff, TimeSlice, Timing
 from schedcache.kube.stats import KindStats, SourceStats
 from schedcache.kube.store import Listing, ObjectStore, SinkError
 from schedcache.kube.sweep import Findings, compare
@@ -31,7 +30,7 @@ GRACE_LOOKS = 20
 STALLED_SECONDS = 15.0
 """If kopf's first list brings nothing new for that long, the rest is read without it."""
 STALE_SWEEPS = 3
-"""After so many sweeps in a row that found kopf behind, it is started again."""
+"""After so many sweeps that found kopf behind, without an event from it in between, it is started again."""
 
 log = structlog.get_logger()
 
@@ -45,7 +44,7 @@ class _Fed:
         self.graves = Graveyard(clock)
         self.version = ""
         self.synced = False
-        # Sweeps in a row that found kopf behind.
+        # Sweeps that found kopf behind since its last event.
         self.stale_sweeps = 0
         self._clock = clock
         self._held = 0
@@ -54,6 +53,7 @@ class _Fed:
     def apply(self, type_: str | None, obj: Mapping[str, Any]) -> None:
         """Apply one event, unless it is older than what is known already. Raises SinkError."""
         store, graves = self.store, self.graves
+        self.stale_sweeps = 0
         identity = identify(obj)
         uid, version = identity.uid, identity.resource_version
         if type_ == "DELETED":
@@ -145,7 +145,7 @@ class KopfSource:
         self._sweep_interval = sweep_interval
         self._grace = grace
         self._clock = clock
-        self._backoff = Backoff(random.Random(), clock)
+        self._backoff = Backoff(Timing(clock))
         self.stats = SourceStats(kinds={name: KindStats() for name in names})
         self._fed: dict[str, _Fed] = {}
         for name in names:
@@ -327,7 +327,10 @@ class KopfSource:
             fed.synced = True
             fed.store.synced()
             return
-        fed.stale_sweeps = fed.stale_sweeps + 1 if kopf_is_behind else 0
+        if kopf_is_behind:
+            fed.stale_sweeps += 1
+            # Perhaps it is on its last legs, which can take it a minute: look again soon.
+            self._sweep_wanted.set()
         if fed.stale_sweeps >= STALE_SWEEPS and self._operating is not None:
             fed.stale_sweeps = 0
             self._operating.cancel()

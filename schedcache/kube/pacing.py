@@ -2,10 +2,27 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 SLICE_SECONDS = 0.005
 """Work on objects is cut into slices of about this length, so that the event loop is never blocked for long."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Time and chance, as tests replace them.
+
+    Attributes:
+        clock: seconds, monotonic.
+        sleep: waits that many seconds.
+        rng: for jitter.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    rng: random.Random = field(default_factory=random.Random)
 
 
 class TimeSlice:
@@ -30,8 +47,7 @@ class Backoff:
     """Exponential pauses with jitter, from the start again after a healthy time. The constants are client-go's reflector's.
 
     Args:
-        rng: source of jitter: each pause is stretched by a factor of 1 to 2.
-        clock: seconds, monotonic.
+        timing: its jitter stretches each pause by a factor of 1 to 2.
         first: seconds of the first pause, before jitter.
         limit: seconds of the longest one, before jitter.
         reset_after: seconds without a failure after which the pauses start over.
@@ -39,14 +55,13 @@ class Backoff:
 
     def __init__(
         self,
-        rng: random.Random,
-        clock: Callable[[], float],
+        timing: Timing,
         first: float = 0.8,
         limit: float = 30.0,
         reset_after: float = 120.0,
     ) -> None:
-        self._rng = rng
-        self._clock = clock
+        self._rng = timing.rng
+        self._clock = timing.clock
         self._first = first
         self._limit = limit
         self._reset_after = reset_after

@@ -1,22 +1,24 @@
 """The EventSource that lists and watches by itself: a state machine for each kind, and who minds them."""
 
 import asyncio
-import random
-import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import structlog
 
+from schedcache.kube.edges import FAILURES
 from schedcache.kube.kind_watch import KindWatch, State
 from schedcache.kube.kinds import KINDS
-from schedcache.kube.pacing import Backoff
+from schedcache.kube.pacing import Backoff, Timing
 from schedcache.kube.stats import KindStats, SourceStats
 from schedcache.kube.store import ObjectStore, SinkError
+from schedcache.kube.sweep import lasting_differences
 from schedcache.kube.transport import Transport
 from schedcache.ports import EventSink
 
 INACTIVITY_SECONDS = 70.0
 """The API server sends a bookmark every minute to each watch that asks for them."""
+SWEEP_SECONDS = 600.0
+GRACE_SECONDS = 5.0
 
 log = structlog.get_logger()
 
@@ -29,9 +31,10 @@ class Reflector:
         sink: told of every change, from the event loop that runs `run`.
         kinds: names from `KINDS`.
         inactivity_timeout: seconds of silence after which a watch is taken for dead.
-        clock: seconds, monotonic.
-        sleep: waits that many seconds.
-        rng: for jitter.
+        sweep_interval: seconds between comparisons of what is held with what the server has, which find events that got
+            lost wherever it was; None for none.
+        grace: seconds after which a difference counts as lost and not as on its way.
+        timing: clock, sleep and jitter.
 
     Attributes:
         stats: counters, by kind.
@@ -47,18 +50,23 @@ class Reflector:
         kinds: Iterable[str] = ("Pod", "Node"),
         *,
         inactivity_timeout: float = INACTIVITY_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-        rng: random.Random | None = None,
+        sweep_interval: float | None = SWEEP_SECONDS,
+        grace: float = GRACE_SECONDS,
+        timing: Timing | None = None,
     ) -> None:
         names = tuple(dict.fromkeys(kinds))
         if unknown := [name for name in names if name not in KINDS]:
             raise ValueError(f"kinds: {', '.join(unknown)}: expected some of {', '.join(KINDS)}")
+        timing = timing or Timing()
+        self._transport = transport
         self._sink = sink
-        self._clock = clock
-        self._sleep = sleep
-        rng = rng or random.Random()
-        self._backoff = Backoff(rng, clock)
+        self._sweep_interval = sweep_interval
+        self._grace = grace
+        self._clock = timing.clock
+        self._sleep = timing.sleep
+        self._backoff = Backoff(timing)
+        # Kinds to list again, and why.
+        self._relists: dict[str, str] = {}
         self._rebuild_wanted = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.stats = SourceStats(kinds={name: KindStats() for name in names})
@@ -66,11 +74,8 @@ class Reflector:
             name: KindWatch(
                 transport,
                 ObjectStore(KINDS[name], sink, self.stats.kinds[name]),
-                clock=clock,
-                sleep=sleep,
-                rng=rng,
-                inactivity_timeout=inactivity_timeout,
-                backoff=Backoff(rng, clock),
+                timing,
+                inactivity_timeout,
             )
             for name in names
         }
@@ -112,16 +117,46 @@ class Reflector:
         for name, watch in self._watches.items():
             self._tasks[name] = asyncio.create_task(watch.run(), name=f"reflector {name}")
         wanted = asyncio.create_task(self._rebuild_wanted.wait(), name="rebuild wanted")
+        sweeps = asyncio.create_task(self._sweep_for_ever(), name="reflector sweeps")
         try:
             while not wanted.done():
                 done, _ = await asyncio.wait([wanted, *self._tasks.values()], return_when=asyncio.FIRST_COMPLETED)
                 for name in [name for name, task in self._tasks.items() if task in done]:
-                    await self._ended(name, self._tasks.pop(name))
+                    self._ended(name, self._tasks.pop(name))
         finally:
             wanted.cancel()
+            sweeps.cancel()
+            await asyncio.wait([sweeps])
             await self._stop_watches()
 
-    async def _ended(self, name: str, task: asyncio.Task[None]) -> None:
+    async def _sweep_for_ever(self) -> None:
+        while self._sweep_interval is not None:
+            await self._sleep(self._sweep_interval)
+            for name, watch in self._watches.items():
+                if watch.state is State.WATCHING:
+                    await self._sweep(name, watch)
+
+    async def _sweep(self, name: str, watch: KindWatch) -> None:
+        """Compare one kind with the server, and list it again if an event got lost."""
+        stats = self.stats.kinds[name]
+        try:
+            found = await lasting_differences(self._transport, watch.store, lambda: self._sleep(self._grace))
+        except FAILURES as error:
+            stats.list_failures["sweep"] += 1
+            log.warning("a comparison failed, trying again later", kind=name, error=str(error))
+            return
+        if not found.gone and not found.behind:
+            return
+        missed_adds = sum(not version for version in found.behind.values())
+        stats.repaired["missed_delete"] += len(found.gone)
+        stats.repaired["missed_add"] += missed_adds
+        stats.repaired["missed_update"] += len(found.behind) - missed_adds
+        log.warning("events got lost, listing again", kind=name, gone=len(found.gone), behind=len(found.behind))
+        if name in self._tasks:
+            self._relists[name] = "sweep"
+            self._tasks[name].cancel()
+
+    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
         """A state machine never ends by itself: the sink has failed, or this program has a fault."""
         error = None if task.cancelled() else task.exception()
         watch, stats = self._watches[name], self.stats.kinds[name]
@@ -129,6 +164,10 @@ class Reflector:
             stats.sink_errors += 1
             log.error("an event could not be applied", kind=name, error=str(error), exc_info=error)
             self.request_rebuild("sink error")
+            return
+        if (reason := self._relists.pop(name, None)) is not None:
+            watch.start_over(reason)
+            self._tasks[name] = asyncio.create_task(watch.run(), name=f"reflector {name}")
             return
         stats.crashes += 1
         log.error("a watch crashed, starting it again", kind=name, exc_info=error)

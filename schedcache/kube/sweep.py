@@ -1,5 +1,6 @@
 """Comparing what is held of a kind with what the API server has, by UID and resourceVersion alone."""
 
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from schedcache.kube.decoder import decode_metadata_page
@@ -44,6 +45,22 @@ async def compare(transport: Transport, store: ObjectStore) -> Findings:
         del behind[uid]
     store.stats.sweeps += 1
     return Findings([uid for uid in held_before if uid not in listed], behind, len(listed), resource_version)
+
+
+async def lasting_differences(
+    transport: Transport, store: ObjectStore, pause: Callable[[], Awaitable[object]]
+) -> Findings:
+    """Compare, and if anything differs compare again after a pause: what is still the same is no news on its way.
+
+    Raises ApiError, ThrottledError or BrokenStreamError.
+    """
+    first = await compare(transport, store)
+    if not first.gone and not first.behind:
+        return first
+    await pause()
+    again = await compare(transport, store)
+    behind = {uid: version for uid, version in first.behind.items() if again.behind.get(uid) == version}
+    return Findings([uid for uid in first.gone if uid in store], behind, again.listed, again.resource_version)
 
 
 async def _list_metadata(transport: Transport, store: ObjectStore) -> tuple[dict[str, str], str]:

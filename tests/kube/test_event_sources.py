@@ -125,8 +125,6 @@ async def test_no_deletion_is_lost_in_a_gap(world: World, gap: str):
 
 
 async def test_an_event_that_is_lost_without_a_trace_heals(world: World):
-    if world.kind == "reflector":
-        pytest.skip("the reflector compares nothing by itself: its streams lose nothing that TCP does not lose")
     await world.cluster.make_pods(2)
     world.start()
     await world.synced()

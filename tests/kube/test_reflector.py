@@ -11,6 +11,7 @@ import yaml
 
 from schedcache.kube.credentials import load_credentials
 from schedcache.kube.kind_watch import State
+from schedcache.kube.pacing import Timing
 from schedcache.kube.reflector import Reflector
 from schedcache.kube.transport import Transport
 from tests.kube.fake_api import FakeApi, bookmark, error, event, listing, node, pod, refusal, stream
@@ -39,9 +40,9 @@ class Bench:
         self.api = api
         self.sink = RecordingSink()
         self.pauses: list[float] = []
-        self.reflector = Reflector(
-            transport, self.sink, options.pop("kinds", ("Pod",)), sleep=self._sleep, rng=random.Random(1), **options
-        )
+        timing = Timing(sleep=self._sleep, rng=random.Random(1))
+        options = {"kinds": ("Pod",), "sweep_interval": None, "timing": timing} | options
+        self.reflector = Reflector(transport, self.sink, **options)
         self.task: asyncio.Task[None] | None = None
 
     async def _sleep(self, seconds: float) -> None:

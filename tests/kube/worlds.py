@@ -133,9 +133,8 @@ class World:
 
 
 def make_source(kind: str, transport: Transport, sink: RecordingSink, **options: Any) -> Any:
-    if kind == "reflector":
-        return Reflector(transport, sink, **options)
-    return KopfSource(transport, sink, sweep_interval=0.5, grace=0.3, **options)
+    source = Reflector if kind == "reflector" else KopfSource
+    return source(transport, sink, sweep_interval=0.5, grace=0.3, **options)
 
 
 @contextlib.asynccontextmanager

@@ -1,0 +1,325 @@
+"""The small parts of the watch path and of the writers, each by itself."""
+
+import asyncio
+import random
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedcache.kube.decoder import (
+    BrokenStreamError,
+    LineSplitter,
+    StatusError,
+    decode_event,
+    decode_object,
+    decode_page,
+    identify,
+)
+from schedcache.kube.edges import EDGES, Ending
+from schedcache.kube.event_recorder import cut_note, event_name
+from schedcache.kube.graveyard import Graveyard, is_newer
+from schedcache.kube.kinds import KINDS
+from schedcache.kube.pacing import Backoff, Timing
+from schedcache.kube.rate import TokenBucket
+from schedcache.kube.retrying import send_again
+from schedcache.kube.stats import KindStats
+from schedcache.kube.store import Listing, ObjectStore, SinkError
+from schedcache.kube.transport import retry_after
+from schedcache.kube.write_queue import WriteQueue
+from schedcache.model import MalformedObjectError, Pod
+from schedcache.ports import ApiError, NotFoundError, OutcomeUnknownError
+from tests.kube.fake_api import pod
+from tests.kube.worlds import RecordingSink
+
+
+@given(st.lists(st.binary(max_size=8), max_size=20), st.integers(1, 9), st.data())
+def test_lines_come_out_whole_however_the_stream_is_cut(lines, size, data):
+    lines = [line.replace(b"\n", b"") for line in lines]
+    whole = b"".join(line + b"\n" for line in lines) + b"rest"
+    splitter, found = LineSplitter(), []
+    while whole:
+        cut = data.draw(st.integers(1, size))
+        found += splitter.feed(whole[:cut])
+        whole = whole[cut:]
+    assert found == [line for line in lines if line]
+
+
+def test_a_line_of_many_megabytes_costs_no_more_than_its_length():
+    splitter = LineSplitter()
+    for _ in range(200):
+        assert splitter.feed(b"x" * 65536) == []
+    [line] = splitter.feed(b"\n")
+    assert len(line) == 200 * 65536
+
+
+def test_pages_are_split_item_by_item():
+    page = decode_page(b'{"metadata": {"resourceVersion": "7", "continue": "t"}, "items": [{"a": 1}, 5]}')
+    assert ([bytes(raw) for raw in page.items], page.resource_version, page.next) == ([b'{"a": 1}', b"5"], "7", "t")
+    assert decode_page(b'{"metadata": {"resourceVersion": "7"}, "items": null}').items == []
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"metadata": {}, "items": []}'])
+def test_what_is_no_list_is_a_broken_stream(body):
+    with pytest.raises(BrokenStreamError):
+        decode_page(body)
+
+
+def test_an_error_event_is_no_object():
+    with pytest.raises(StatusError) as caught:
+        decode_event(b'{"type":"ERROR","object":{"code":429,"reason":"TooMany","details":{"retryAfterSeconds":3}}}')
+    assert (caught.value.code, caught.value.reason, caught.value.retry_after) == (429, "TooMany", 3)
+    with pytest.raises(StatusError) as caught:
+        decode_event(b'{"type":"ERROR","object":"?"}')
+    assert caught.value.code == 0
+
+
+def test_objects_from_json_and_from_dictionaries_are_the_same():
+    raw = pod("a", 5)
+    for found in (raw, msgspec.json.encode(raw), msgspec.Raw(msgspec.json.encode(raw))):
+        assert decode_object(KINDS["Pod"], found).full_name == "default/a"
+        assert identify(found) == ("uid-a", "default", "a", "5")
+    assert identify({"metadata": 5}) == identify(b"[") == ("", "", "", "")
+
+
+def test_a_fault_of_the_reader_is_a_malformed_object():
+    class Broken:
+        name = "Pod"
+
+        @staticmethod
+        def from_json(_raw):
+            raise RecursionError
+
+    with pytest.raises(MalformedObjectError, match="RecursionError"):
+        decode_object(Broken(), b'{"metadata": {"name": "a"}}')
+
+
+def test_every_ending_has_an_edge():
+    assert set(EDGES) == set(Ending)
+
+
+def store_of(*objects):
+    sink = RecordingSink()
+    store = ObjectStore(KINDS["Pod"], sink, KindStats())
+    for obj in objects:
+        store.upsert(Pod.from_dict(obj))
+    sink.log.clear()
+    return store, sink
+
+
+def replace(store, *objects, malformed=()):
+    listing = Listing()
+    listing.objects = {o["metadata"]["uid"]: Pod.from_dict(o) for o in objects}
+    listing.malformed = [(identify(o), MalformedObjectError("Pod", "x", "spec", "bad")) for o in malformed]
+    for _ in store.replace(listing):
+        pass
+
+
+def test_a_list_adds_and_changes_before_it_deletes():
+    store, sink = store_of(pod("a", 1), pod("b", 2))
+    replace(store, pod("b", 3), pod("c", 4))
+    assert [(what, name) for what, name, _ in sink.log] == [("update", "b"), ("add", "c"), ("delete", "a")]
+    assert (sink.missed, sink.faults, len(store)) == ({"uid-a"}, [], 2)
+
+
+def test_a_new_uid_under_an_old_name_takes_its_place():
+    store, sink = store_of(pod("a", 1))
+    replace(store, pod("a", 9, uid="other"))
+    assert [(what, uid) for what, _, uid in sink.log] == [("delete", "uid-a"), ("add", "other")]
+    store.delete("uid-a", missed=False)
+    assert list(store.uids()) == ["other"]
+
+
+def test_the_same_version_is_no_news():
+    store, sink = store_of(pod("a", 1))
+    store.upsert(Pod.from_dict(pod("a", 1)))
+    assert sink.log == []
+
+
+def test_unreadable_objects_are_told_once_for_each_version_and_kept_as_they_were():
+    store, sink = store_of(pod("a", 1), pod("b", 2))
+    replace(store, malformed=[pod("a", 5), pod("n", 6)])
+    replace(store, malformed=[pod("a", 5), pod("n", 6)])
+    assert (len(sink.malformed), store.stats.malformed, store.stats.unreadable) == (2, 2, 2)
+    assert list(store.uids()) == ["uid-a"]
+    replace(store, malformed=[pod("a", 7)])
+    assert (len(sink.malformed), store.stats.unreadable) == (3, 1)
+    replace(store)
+    assert (len(store), store.stats.unreadable) == (0, 0)
+
+
+def test_an_object_without_a_readable_uid_is_kept_by_its_name():
+    store, _ = store_of(pod("a", 1))
+    spoiled = pod("a", 5)
+    spoiled["metadata"]["uid"] = None
+    replace(store, malformed=[spoiled])
+    assert list(store.uids()) == ["uid-a"]
+
+
+def test_a_failure_of_the_sink_names_kind_and_call():
+    store, sink = store_of()
+    sink.raise_once = lambda *_: True
+    with pytest.raises(SinkError, match=r"Pod: on_add: RuntimeError"):
+        store.upsert(Pod.from_dict(pod("a", 1)))
+
+
+def test_a_list_that_is_adopted_is_held_without_a_word():
+    store, sink = store_of(pod("a", 1), pod("b", 2), pod("gone", 3))
+    listing = Listing()
+    listing.objects = {"uid-a": Pod.from_dict(pod("a", 9))}
+    listing.malformed = [(identify(pod("b", 8)), MalformedObjectError("Pod", "b", "spec", "bad"))]
+    store.adopt(listing)
+    assert {o.name: o.resource_version for o in store.objects()} == {"a": "9", "b": "2"}
+    assert (sink.log, len(sink.malformed)) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("version", "other", "newer"),
+    [("10", "9", True), ("9", "10", False), ("9", "9", False), ("a", "b", True), ("a", "a", False), ("5", "", True)],
+)
+def test_versions_are_numbers_where_they_look_like_it(version, other, newer):
+    assert is_newer(version, other) is newer
+
+
+def test_the_dead_stay_dead_and_are_forgotten_in_the_end():
+    now = [0.0]
+    graves = Graveyard(lambda: now[0])
+    graves.bury("a", "10")
+    assert graves.covers("a", "9")
+    assert graves.covers("a", "10")
+    assert not graves.covers("a", "11")
+    assert not graves.covers("b", "1")
+    graves.floor = "20"
+    assert graves.covers("b", "20")
+    assert not graves.covers("b", "21")
+    now[0] = 1000.0
+    for number in range(3):
+        graves.bury(f"later-{number}", "30")
+    assert "a" not in graves
+    assert len(graves._buried) == 3
+
+
+async def test_tokens_come_at_their_rate_first_come_first_served():
+    now, slept = [0.0], []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+
+    bucket = TokenBucket(10, 3, clock=lambda: now[0], sleep=sleep)
+    for _ in range(6):
+        await bucket.acquire()
+    assert slept == pytest.approx([0.1, 0.2, 0.3])
+    now[0] = 100.0
+    for _ in range(3):
+        await bucket.acquire()
+    assert len(slept) == 3
+
+
+async def test_a_cancelled_wait_gives_its_token_back():
+    bucket = TokenBucket(1, 1, clock=lambda: 0.0)
+    await bucket.acquire()
+    waiting = asyncio.create_task(bucket.acquire())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert bucket._tokens == 0
+
+
+async def test_no_rate_is_no_limit():
+    bucket = TokenBucket(0, 0)
+    for _ in range(1000):
+        await bucket.acquire()
+    with pytest.raises(ValueError, match="burst"):
+        TokenBucket(5, 0)
+
+
+def test_pauses_start_over_after_a_healthy_time():
+    now = [0.0]
+    backoff = Backoff(Timing(clock=lambda: now[0], rng=random.Random(7)))
+    pauses = [backoff.pause() for _ in range(10)]
+    assert 0.8 <= pauses[0] <= 1.6
+    assert pauses[-1] == 30
+    now[0] = 1000.0
+    assert 0.8 <= backoff.pause() <= 1.6
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"), [("3", 3), ("0.5", 0.5), (None, None), ("soon", None), ("-1", None), ("inf", None)]
+)
+def test_retry_after_is_a_number_of_seconds(header, seconds):
+    assert retry_after(header) == seconds
+
+
+async def test_a_queue_keeps_the_newest_and_never_writes_a_key_twice_at_once():
+    written, running = [], set()
+
+    async def write(key, value):
+        assert key not in running
+        running.add(key)
+        await asyncio.sleep(0.001)
+        running.discard(key)
+        written.append((key, value))
+        if value == "crash":
+            raise RuntimeError
+
+    queue = WriteQueue(write, workers=3, limit=3)
+    assert queue.put("a", 1)
+    assert queue.put("a", 2)
+    assert queue.put("b", "crash")
+    assert queue.put("c", 1)
+    assert not queue.put("d", 1)
+    queue.discard("c")
+    task = asyncio.create_task(queue.run())
+    while "a" not in running:
+        await asyncio.sleep(0)
+    queue.put("a", 3)
+    assert await queue.drain(5) == 0
+    task.cancel()
+    await asyncio.wait([task])
+    assert sorted(written, key=str) == [("a", 2), ("a", 3), ("b", "crash")]
+    assert queue.crashes == 1
+
+
+async def no_sleep(_seconds):
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("errors", "sent", "raises"),
+    [
+        ([OutcomeUnknownError("500", status=500), ApiError("refused")], 3, None),
+        ([ApiError("forbidden", status=403)], 1, ApiError),
+        ([NotFoundError("gone", status=404)], 1, NotFoundError),
+        ([OutcomeUnknownError("500", status=500)] * 9, 5, OutcomeUnknownError),
+    ],
+)
+async def test_only_what_may_pass_is_sent_again(errors, sent, raises):
+    calls = []
+
+    async def send():
+        calls.append(1)
+        if errors:
+            raise errors.pop(0)
+
+    if raises:
+        with pytest.raises(raises):
+            await send_again(send, sleep=no_sleep)
+    else:
+        assert await send_again(send, sleep=no_sleep) == sent - 1
+    assert len(calls) == sent
+
+
+def test_notes_are_cut_by_bytes_and_never_inside_a_character():
+    assert cut_note("x" * 1024) == "x" * 1024
+    assert cut_note("x" * 1025) == "x" * 1020 + " ..."
+    cut = cut_note("é" * 1000)
+    assert len(cut.encode()) <= 1024
+    assert cut.endswith("é ...")
+
+
+def test_names_of_events_are_dns_names():
+    assert event_name("web-0", 255) == "web-0.ff"
+    long = event_name("a" * 235 + "." + "b" * 17, 1_800_000_000_000_000_000)
+    assert len(long) <= 253
+    assert ".." not in long
