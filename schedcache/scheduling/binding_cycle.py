@@ -50,6 +50,8 @@ class BindingCycles:
         self._recorder = recorder
         self._reader = reader
         self._sleep = sleep
+        # Bound once: the lazy logger of a module is bound anew by each call, even by one that says nothing.
+        self._log = structlog.get_logger(__name__).bind()
         self._max_binding = max_binding
         self._binding = 0
         self._room = asyncio.Event()
@@ -169,7 +171,7 @@ class BindingCycles:
         fault = d.framework.run_post_bind(d.cycle_state, pod, pod.node_name)
         if fault is not None:
             _log.error("PostBind failed", pod=pod.full_name, error=fault.message)
-        _log.debug("bound", pod=pod.full_name, node=pod.node_name)
+        self._log.debug("bound", pod=pod.full_name, node=pod.node_name)
 
     async def _resolve(self, d: Decision, error: ApiError) -> None:
         """The bind may have succeeded: only the API server knows. Until it answers, the pod keeps its room."""
