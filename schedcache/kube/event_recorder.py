@@ -20,7 +20,8 @@ from schedcache.kube.write_queue import WriteQueue
 from schedcache.model import Pod
 from schedcache.ports import ApiError, ConflictError, NotFoundError
 
-CONCURRENT_WRITES = 8
+CONCURRENT_WRITES = 32
+"""As many as binds may be under way, so that the events of a burst are not told long after it."""
 WAITING_LIMIT = 10_000
 SERIES_LIMIT = 20_000
 """How many events are remembered for merging; the oldest is forgotten first."""

@@ -1,6 +1,7 @@
 """Writes that wait to be made in the background."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
@@ -30,7 +31,8 @@ class WriteQueue(Generic[V]):
         self._limit = limit
         self._waiting: dict[str, V] = {}
         self._busy: set[str] = set()
-        self._news = asyncio.Event()
+        # Workers without work: one is woken for each write, where an event would wake them all.
+        self._resting: deque[asyncio.Future[None]] = deque()
         self._idle = asyncio.Event()
         self._idle.set()
         self.crashes = 0
@@ -50,8 +52,8 @@ class WriteQueue(Generic[V]):
         if key not in self._waiting and len(self._waiting) >= self._limit:
             return False
         self._waiting[key] = value
-        self._news.set()
         self._idle.clear()
+        self._wake_one()
         return True
 
     def discard(self, key: str) -> None:
@@ -78,8 +80,7 @@ class WriteQueue(Generic[V]):
         while True:
             key = next((key for key in self._waiting if key not in self._busy), None)
             if key is None:
-                self._news.clear()
-                await self._news.wait()
+                await self._rest()
                 continue
             value = self._waiting.pop(key)
             self._busy.add(key)
@@ -90,8 +91,19 @@ class WriteQueue(Generic[V]):
                 log.exception("a write crashed", key=key)
             finally:
                 self._busy.discard(key)
-                self._news.set()
                 self._note_idle()
+
+    async def _rest(self) -> None:
+        woken = asyncio.get_running_loop().create_future()
+        self._resting.append(woken)
+        await woken
+
+    def _wake_one(self) -> None:
+        while self._resting:
+            worker = self._resting.popleft()
+            if not worker.done():
+                worker.set_result(None)
+                return
 
     def _note_idle(self) -> None:
         if not self._waiting and not self._busy:
