@@ -99,5 +99,7 @@ class _Objection(NamedTuple):
 
 
 def _objection(plugin: Any, status: Status | None, state: CycleState, pod: Pod, view: RowView) -> _Objection:
-    detail = plugin.explain(state, pod, view) if hasattr(plugin, "explain") else ""
+    # A plugin that could not do its work for want of its PreFilter could not explain it either.
+    able = status is not None and status.rejected and hasattr(plugin, "explain")
+    detail = plugin.explain(state, pod, view) if able else ""
     return _Objection(plugin.name, status.message if status is not None else "", detail)

@@ -120,7 +120,9 @@ class Framework(Lifecycle):
             try:
                 plugins[name] = registry[name](args.get(name), self.handle)
             except Exception as error:
-                raise PluginSetError(f"profile {self.scheduler_name!r}: plugin {name!r} cannot be made: {error}") from error
+                raise PluginSetError(
+                    f"profile {self.scheduler_name!r}: plugin {name!r} cannot be made: {error}"
+                ) from error
         return plugins
 
     def _only(self, queue_sort: Sequence[Any]) -> Any:
@@ -172,7 +174,7 @@ class Framework(Lifecycle):
         pre_filter = self.run_pre_filter(state, pod, snapshot)
         if pre_filter.status is not None:
             raise FitError(pod, self.diagnose(snapshot, pre_filter), state)
-        kept = self._kept.of(pod.spec, snapshot)
+        kept = self._kept_for(pod, snapshot)
         found = self._own_nominated_node(state, pod, snapshot, nominated)
         if found is None:
             found = self.run_filters(state, pod, self.candidates(snapshot, pre_filter), nominated, kept)
@@ -224,7 +226,11 @@ class Framework(Lifecycle):
     def run_each_filter(self, state: CycleState, pod: Pod, snapshot: "Snapshot") -> list[tuple[FilterPlugin, Verdicts]]:
         """What every filter says of every node, whatever the others say. Raises PluginError."""
         view = RowView(snapshot, snapshot.columns.order)
-        return self._filters.run_each(state, pod, view, self._kept.of(pod.spec, snapshot))
+        return self._filters.run_each(state, pod, view, self._kept_for(pod, snapshot))
+
+    def _kept_for(self, pod: Pod, snapshot: "Snapshot") -> KeptResults | None:
+        # Results are kept by spec; a pod whose status speaks of a resize asks for something else than its spec does.
+        return self._kept.of(pod.spec, snapshot) if pod.requests is pod.spec.requests else None
 
     def diagnose(
         self, snapshot: "Snapshot", pre_filter: PreFilterOutcome, found: Feasibility | None = None

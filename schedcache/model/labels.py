@@ -3,6 +3,7 @@
 Semantics of `k8s.io/apimachinery/pkg/labels` and `k8s.io/component-helpers/scheduling/corev1/nodeaffinity` 1.37.
 """
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -14,10 +15,22 @@ DOES_NOT_EXIST = "DoesNotExist"
 GT = "Gt"
 LT = "Lt"
 _SET_OPERATORS = frozenset({IN, NOT_IN, EXISTS, DOES_NOT_EXIST})
+_LABEL_VALUE = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
+_LABEL_VALUE_BYTES = 63
+_label_value = re.compile(_LABEL_VALUE).fullmatch
+_TOO_LONG = f"must be no more than {_LABEL_VALUE_BYTES} bytes"
+_NO_LABEL_VALUE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    f"'{_LABEL_VALUE}')"
+)
 
 
 class Requirement(msgspec.Struct, frozen=True, order=True, gc=False):
-    """One expression over labels; `values` sorted. NotIn also holds where the key is missing."""
+    """One expression over labels. NotIn also holds where the key is missing.
+
+    `values` are sorted in label selectors, so that equal ones are equal, and as written in node selectors.
+    """
 
     key: str
     operator: str
@@ -47,6 +60,8 @@ class Requirement(msgspec.Struct, frozen=True, order=True, gc=False):
 
     def problem(self, *, for_nodes: bool = False) -> str:
         """Why Kubernetes would refuse the expression, or "" where it is sound."""
+        if for_nodes and (unsound := next((v for v in self.values if label_value_problems(v)), None)) is not None:
+            return f"{unsound!r} cannot be the value of label {self.key!r}"
         if self.operator in (GT, LT) and for_nodes:
             sound = len(self.values) == 1 and parse_int(self.values[0]) is not None
             return "" if sound else f"operator {self.operator} on {self.key!r} needs exactly one integer value"
@@ -90,7 +105,8 @@ class NodeSelectorTerm(msgspec.Struct, frozen=True, gc=False):
         return all(r.matches(labels) for r in self.expressions) and all(r.matches(fields) for r in self.fields)
 
     def problem(self) -> str:
-        return next(filter(None, (r.problem(for_nodes=True) for r in self.expressions + self.fields)), "")
+        unsound = (r.problem(for_nodes=True) for r in self.expressions)
+        return next(filter(None, unsound), "") or next(filter(None, map(_field_problem, self.fields)), "")
 
 
 class PreferredSchedulingTerm(msgspec.Struct, frozen=True, gc=False):
@@ -98,6 +114,18 @@ class PreferredSchedulingTerm(msgspec.Struct, frozen=True, gc=False):
 
     weight: int
     preference: NodeSelectorTerm
+
+
+def _field_problem(requirement: Requirement) -> str:
+    if requirement.operator not in (IN, NOT_IN):
+        return f"{requirement.operator!r} on field {requirement.key!r} is not one of In, NotIn"
+    return "" if len(requirement.values) == 1 else f"field {requirement.key!r} needs exactly one value"
+
+
+def label_value_problems(text: str) -> list[str]:
+    """Why a label cannot have the value, in Kubernetes' words; empty where it can."""
+    problems = [_TOO_LONG] if len(text.encode()) > _LABEL_VALUE_BYTES else []
+    return problems if _label_value(text) else [*problems, _NO_LABEL_VALUE]
 
 
 def parse_int(text: str) -> int | None:

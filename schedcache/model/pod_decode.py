@@ -252,7 +252,11 @@ def node_selector_term(term: wire.NodeSelectorTermWire | None) -> NodeSelectorTe
     """A compiled node selector term; None is the empty term, which matches no node."""
     if term is None:
         return NodeSelectorTerm()
-    return NodeSelectorTerm(requirements(term.match_expressions), requirements(term.match_fields))
+    return NodeSelectorTerm(_as_written(term.match_expressions), _as_written(term.match_fields))
+
+
+def _as_written(found: Iterable[wire.SelectorRequirement] | None) -> tuple[Requirement, ...]:
+    return tuple(Requirement(r.key or "", r.operator or "", strings(r.values)) for r in found or ())
 
 
 def _required_node_affinity(selector: wire.NodeSelectorWire | None) -> tuple[NodeSelectorTerm, ...] | None:

@@ -156,10 +156,10 @@ def _container_requests(pod: PodResources, implied: ResourceList) -> ResourceLis
     specified = _aggregate(pod, implied, _specified)
     if pod.pod_allocated is not None and pod.pod_actuated is not None:
         candidates = [pod.pod_allocated, pod.pod_actuated]  # the kubelet's totals include every container
-    elif any(c.allocated is not None or c.actuated is not None for c in pod.containers + pod.init_containers):
+    elif pod.resize_infeasible or any(
+        c.allocated is not None or c.actuated is not None for c in pod.containers + pod.init_containers
+    ):
         candidates = [_aggregate(pod, implied, _allocated), _aggregate(pod, implied, _actuated)]
-    elif pod.resize_infeasible:
-        return {}
     else:
         return specified
     return _maximum(candidates if pod.resize_infeasible else [specified, *candidates])

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from schedcache.framework.diagnosis import NodeStatuses
-from schedcache.framework.filtering import passing
+from schedcache.framework.filtering import failing, passing
 from schedcache.framework.handle import Handle
 from schedcache.framework.interface import CycleState, Scores, Verdicts
 from schedcache.framework.row_view import RowView
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from schedcache.cache import Snapshot
 
 _STATE_KEY = "DynamicResources"
+_NOT_FOUND = "not found"
 
 
 class DynamicResources:
@@ -36,8 +37,8 @@ class DynamicResources:
         return SKIP
 
     @staticmethod
-    def filter(_state: CycleState, _pod: Pod, view: RowView) -> Verdicts:
-        return passing(len(view))
+    def filter(state: CycleState, _pod: Pod, view: RowView) -> Verdicts:
+        return passing(len(view)) if _STATE_KEY in state else failing(len(view), _NOT_FOUND)
 
     @staticmethod
     def post_filter(
@@ -47,7 +48,7 @@ class DynamicResources:
         _rejected: NodeStatuses,
     ) -> tuple[str | None, Status]:
         if _STATE_KEY not in state:
-            return None, Status(Code.ERROR, ("not found",))
+            return None, Status(Code.ERROR, (_NOT_FOUND,))
         return None, unschedulable()
 
     @staticmethod

@@ -17,6 +17,7 @@ from schedcache.cache.row_counts import Counts
 from schedcache.cache.term_index import Owned
 from schedcache.cache.terms import OwnedTerm, Ownership, PodTerm, owned_terms
 from schedcache.config.plugin_args import InterPodAffinityArgs
+from schedcache.framework.filtering import failing
 from schedcache.framework.handle import Handle
 from schedcache.framework.interface import (
     MAX_NODE_SCORE,
@@ -179,7 +180,9 @@ class InterPodAffinity:
         return None
 
     def filter(self, state: CycleState, pod: Pod, view: RowView) -> Verdicts:
-        checks: _Checks = state[NAME]
+        checks: _Checks | None = state.get(NAME)
+        if checks is None:
+            return failing(len(view), 'error reading "PreFilterInterPodAffinity" from cycleState: not found')
         return checks.verdicts(view)
 
     def pre_score(self, state: CycleState, pod: Pod, view: RowView) -> Status | None:
@@ -202,6 +205,8 @@ class InterPodAffinity:
         return None
 
     def score(self, state: CycleState, pod: Pod, view: RowView) -> Scores:
+        if _PRE_SCORE not in state:
+            raise LookupError(f'failed to read "{_PRE_SCORE}" from cycleState: not found')
         scores = np.zeros(len(view), np.int64)
         for domains in state[_PRE_SCORE]:
             scores += domains.sums[domains.slots[view.rows]]

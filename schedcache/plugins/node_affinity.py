@@ -15,6 +15,7 @@ from schedcache.model import Node, NodeSelectorTerm, Pod, PreferredSchedulingTer
 from schedcache.model.labels import IN
 from schedcache.model.pod_decode import node_selector_term
 from schedcache.plugins.node_matching import any_term, matches_term, required_node_affinity
+from schedcache.plugins.node_selector_errors import preferred_terms_error
 
 if TYPE_CHECKING:
     from schedcache.cache import Snapshot
@@ -60,7 +61,7 @@ class NodeAffinity:
         terms = pod.spec.preferred_node_affinity
         if not terms and not self._added_preferred:
             return SKIP
-        problem = next(filter(None, (t.preference.problem() for t in terms if t.weight)), "")
+        problem = preferred_terms_error(terms)
         return Status(Code.ERROR, (problem,)) if problem else None
 
     def score(self, _state: CycleState, pod: Pod, view: RowView) -> Scores:

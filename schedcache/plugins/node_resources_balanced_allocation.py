@@ -27,15 +27,20 @@ class NodeResourcesBalancedAllocation:
         self._resources = (args or NodeResourcesBalancedAllocationArgs()).resources
 
     def pre_score(self, _state: CycleState, pod: Pod, _view: RowView) -> Status | None:
-        asks = any(asked_for(resource.name, pod.spec, implied=False) for resource in self._resources)
-        return None if asks else SKIP
+        return None if self._asks(pod) else SKIP
 
     def score(self, _state: CycleState, pod: Pod, view: RowView) -> Scores:
-        found = uses(self._resources, pod.spec, view, implied=False)
+        """In a profile without this plugin's PreScore the pods that it would skip come here, and score 0."""
+        if not self._asks(pod):
+            return np.zeros(len(view), np.int64)
+        found = uses(self._resources, pod, view, implied=False)
         capacities = [use.allocatable for use in found]
         after = _balance([use.requested for use in found], capacities, len(view))
         before = _balance([use.allocated for use in found], capacities, len(view))
         return _HALF + (_HALF + after - before) // 2
+
+    def _asks(self, pod: Pod) -> bool:
+        return any(asked_for(resource.name, pod, implied=False) for resource in self._resources)
 
 
 def _balance(used: Sequence[Amounts], capacities: Sequence[Amounts], size: int) -> Scores:

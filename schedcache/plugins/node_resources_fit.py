@@ -81,8 +81,13 @@ class NodeResourcesFit:
             lacks.append(f"pods: {view.pod_count()[0]} of {view.allowed_pods()[0]}")
         return "; ".join(lacks)
 
+    @staticmethod
+    def pre_score(_state: CycleState, _pod: Pod, _view: RowView) -> Status | None:
+        """Nothing to prepare; upstream's plugin takes part in PreScore, so profiles may name it there."""
+        return None
+
     def score(self, _state: CycleState, pod: Pod, view: RowView) -> Scores:
-        return self._strategy(uses(self._resources, pod.spec, view, implied=True), len(view))
+        return self._strategy(uses(self._resources, pod, view, implied=True), len(view))
 
     @staticmethod
     def events_to_register() -> list[EventHint]:

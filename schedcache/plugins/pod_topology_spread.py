@@ -15,6 +15,7 @@ from schedcache.cache import Snapshot
 from schedcache.cache.row_counts import Counts
 from schedcache.cache.terms import PodTerm
 from schedcache.config.plugin_args import PodTopologySpreadArgs
+from schedcache.framework.filtering import failing
 from schedcache.framework.handle import Handle
 from schedcache.framework.interface import CycleState, EventHint, PreFilterResult, Scores, Verdicts
 from schedcache.framework.row_view import RowView
@@ -85,7 +86,9 @@ class _HardConstraint:
         key, value = domains.key, domains.values[slot - 1]
         if self._short_of_domains:
             return f"{key} {value!r} has {self._sums[slot]} matching pods, and there are fewer domains than minDomains"
-        emptiest = next(v for i, v in enumerate(domains.values, 1) if domains.exists[i] and self._sums[i] == self._least)
+        emptiest = next(
+            v for i, v in enumerate(domains.values, 1) if domains.exists[i] and self._sums[i] == self._least
+        )
         return (
             f"{key} {value!r} has {self._sums[slot]} matching pods, the emptiest is {emptiest!r} with {self._least}, "
             f"maxSkew is {self._max_skew}"
@@ -150,6 +153,8 @@ class PodTopologySpread:
         return None
 
     def filter(self, state: CycleState, pod: Pod, view: RowView) -> Verdicts:
+        if NAME not in state:
+            return failing(len(view), 'reading "PreFilterPodTopologySpread" from cycleState: not found')
         changed = np.array(view.changed, np.intp)
         found: npt.NDArray[np.int16] | None = None
         for constraint in state[NAME]:
@@ -180,7 +185,9 @@ class PodTopologySpread:
         return None
 
     def score(self, state: CycleState, pod: Pod, view: RowView) -> Scores:
-        scoring: SpreadScoring = state[_PRE_SCORE]
+        scoring: SpreadScoring | None = state.get(_PRE_SCORE)
+        if scoring is None:
+            raise LookupError(f'error reading "{_PRE_SCORE}" from cycleState: not found')
         return scoring.scores(view)
 
     def normalize_score(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:

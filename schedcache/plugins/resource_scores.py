@@ -11,7 +11,7 @@ import numpy as np
 from schedcache.config.plugin_args import ResourceSpec
 from schedcache.framework.interface import Scores
 from schedcache.framework.row_view import Amounts, RowView
-from schedcache.model import PodSpec
+from schedcache.model import Pod
 from schedcache.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar_resource
 from schedcache.plugins.shape_score import FULL, ScoreByPercent
 
@@ -32,7 +32,7 @@ class ResourceUse(NamedTuple):
         return total
 
 
-def uses(resources: Sequence[ResourceSpec], spec: PodSpec, view: RowView, *, implied: bool) -> list[ResourceUse]:
+def uses(resources: Sequence[ResourceSpec], pod: Pod, view: RowView, *, implied: bool) -> list[ResourceUse]:
     """The resources that count for this pod: of scalar resources only those that it asks for.
 
     `implied`: containers without a CPU or memory request count as 100m and 200Mi.
@@ -40,7 +40,7 @@ def uses(resources: Sequence[ResourceSpec], spec: PodSpec, view: RowView, *, imp
     found = []
     for resource in resources:
         name = resource.name
-        asked = asked_for(name, spec, implied=implied)
+        asked = asked_for(name, pod, implied=implied)
         if not asked and is_scalar_resource(name):
             continue
         counted = view.non_zero_requested if implied and name in (CPU, MEMORY) else view.requested
@@ -48,12 +48,13 @@ def uses(resources: Sequence[ResourceSpec], spec: PodSpec, view: RowView, *, imp
     return found
 
 
-def asked_for(name: str, spec: PodSpec, *, implied: bool) -> int:
+def asked_for(name: str, pod: Pod, *, implied: bool) -> int:
     """The pod's request: milli-CPU, bytes or whole units.
 
-    With `implied` requests on the pod itself do not count: kube-scheduler 1.37 scores NodeResourcesFit that way.
+    With `implied` neither requests on the pod itself count nor what its status says of a resize: kube-scheduler 1.37 scores
+    NodeResourcesFit that way.
     """
-    requests = (spec.container_requests if implied else None) or spec.requests
+    requests = pod.spec.container_requests or pod.spec.requests if implied else pod.requests
     match name:
         case "cpu":
             return requests.non_zero_milli_cpu if implied else requests.resource.milli_cpu
@@ -103,9 +104,7 @@ def requested_to_capacity_ratio(line: ScoreByPercent) -> Callable[[Sequence[Reso
     return scored
 
 
-def _weighted_mean(
-    found: Sequence[ResourceUse], size: int, score: Callable[[ResourceUse, Amounts], Scores]
-) -> Scores:
+def _weighted_mean(found: Sequence[ResourceUse], size: int, score: Callable[[ResourceUse, Amounts], Scores]) -> Scores:
     total = np.zeros(size, np.int64)
     if all(use.allocatable.all() for use in found):
         # Nearly always: every node has every resource, and the weights are the same for all rows.

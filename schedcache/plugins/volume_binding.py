@@ -105,7 +105,9 @@ class VolumeBinding:
     def score(self, state: CycleState, _pod: Pod, view: RowView) -> Scores:
         """The mean over storage classes; volumes that are there count alone, before room for new ones."""
         found: _State | None = state.get(_STATE_KEY)
-        if found is None or found.volumes is None:
+        if found is None:
+            raise LookupError(_NOT_FOUND)
+        if found.volumes is None:
             return np.zeros(len(view), np.int64)
         total = np.zeros(len(view), np.int64)
         classes = np.zeros(len(view), np.int64)

@@ -88,7 +88,17 @@ class TestNodeSelectorTerm:
     def test_tells_its_first_problem(self):
         bad = Requirement("x", "In")
         assert NodeSelectorTerm((Requirement("a", "Gt", ("1",)),)).problem() == ""
-        assert NodeSelectorTerm((Requirement("a", "Exists"),), (bad,)).problem() == bad.problem(for_nodes=True) != ""
+        assert NodeSelectorTerm((Requirement("a", "Exists"), bad)).problem() == bad.problem(for_nodes=True) != ""
+
+    @pytest.mark.parametrize("value", ["-5", " 1", "a b", "x" * 64, "ends-"])
+    def test_values_that_no_label_can_have(self, value):
+        assert NodeSelectorTerm((Requirement("a", "In", (value,)),)).problem()
+        assert not NodeSelectorTerm((Requirement("a", "In", ("",)),)).problem()
+
+    def test_fields_take_one_value_with_in_or_not_in(self):
+        for requirement in (Requirement("x", "In"), Requirement("x", "In", ("a", "b")), Requirement("x", "Exists")):
+            assert NodeSelectorTerm((), (requirement,)).problem()
+        assert not NodeSelectorTerm((), (Requirement("metadata.name", "NotIn", ("a",)),)).problem()
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_persistent_volume():
     assert found.access_modes == ("ReadWriteOnce", "ReadOnlyMany")
     assert found.claim_ref == ClaimRef("shop", "data", "u9")
     assert found.node_affinity is not None
-    assert found.node_affinity[0].expressions == (Requirement("zone", "In", ("a", "b")),)
+    assert found.node_affinity[0].expressions == (Requirement("zone", "In", ("b", "a")),)
     assert (found.storage_class_name, found.volume_mode, found.phase) == ("fast", "Block", "Bound")
     assert (found.csi_driver, found.csi_volume_handle) == ("csi.example.com", "h1")
 
