@@ -16,7 +16,7 @@ from schedcache.kube.graveyard import Graveyard, is_newer
 from schedcache.kube.kinds import KINDS, Kind
 from schedcache.kube.kopf_operator import KopfOperator
 from schedcache.kube.lister import Lister
-from schedcache.kube.pacing import Backoff, TimeSlice, Timing
+from schedcache.kube.pacing import REBUILD_CALM_SECONDS, Backoff, TimeSlice, Timing
 from schedcache.kube.stats import KindStats, SourceStats
 from schedcache.kube.store import Listing, ObjectStore, SinkError
 from schedcache.kube.sweep import Findings, compare
@@ -164,6 +164,7 @@ class KopfSource:
         self._applying = asyncio.Lock()
         self._sweep_wanted = asyncio.Event()
         self._rebuild_wanted = asyncio.Event()
+        self._rebuilt_at = float("-inf")
         self._reliable = asyncio.Event()
         self._reliable.set()
 
@@ -338,6 +339,8 @@ class KopfSource:
     async def _rebuild_for_ever(self) -> None:
         while True:
             await self._rebuild_wanted.wait()
+            if self._clock() - self._rebuilt_at < REBUILD_CALM_SECONDS:
+                await asyncio.sleep(self._backoff.pause())
             async with self._applying:
                 await self._rebuild()
 
@@ -358,9 +361,9 @@ class KopfSource:
             # Nothing is known of the sink now, and nothing but another rebuild can help.
             log.exception("the rebuild failed")
             self.request_rebuild("rebuild failed")
-            await asyncio.sleep(self._backoff.pause())
         else:
             self._reliable.set()
+        self._rebuilt_at = self._clock()
 
     async def _list_afresh(self, name: str, fed: _Fed) -> Listing:
         while True:

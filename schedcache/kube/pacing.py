@@ -25,6 +25,10 @@ class Timing:
     rng: random.Random = field(default_factory=random.Random)
 
 
+REBUILD_CALM_SECONDS = 60.0
+"""A rebuild that is asked for sooner after the last one waits first: something fails again and again."""
+
+
 class TimeSlice:
     """Tells when a piece of work has run long enough; use as `if slice.over(): await slice.rest()`."""
 

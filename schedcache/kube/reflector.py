@@ -8,7 +8,7 @@ import structlog
 from schedcache.kube.edges import FAILURES
 from schedcache.kube.kind_watch import KindWatch, State
 from schedcache.kube.kinds import KINDS
-from schedcache.kube.pacing import Backoff, Timing
+from schedcache.kube.pacing import REBUILD_CALM_SECONDS, Backoff, Timing
 from schedcache.kube.stats import KindStats, SourceStats
 from schedcache.kube.store import ObjectStore, SinkError
 from schedcache.kube.sweep import lasting_differences
@@ -65,6 +65,7 @@ class Reflector:
         self._clock = timing.clock
         self._sleep = timing.sleep
         self._backoff = Backoff(timing)
+        self._rebuilt_at = float("-inf")
         # Kinds to list again, and why.
         self._relists: dict[str, str] = {}
         self._rebuild_wanted = asyncio.Event()
@@ -134,17 +135,20 @@ class Reflector:
             await self._sleep(self._sweep_interval)
             for name, watch in self._watches.items():
                 if watch.state is State.WATCHING:
-                    await self._sweep(name, watch)
+                    try:
+                        await self._sweep(name, watch)
+                    except FAILURES as error:
+                        self.stats.kinds[name].list_failures["sweep"] += 1
+                        log.warning("a comparison failed, trying again later", kind=name, error=str(error))
+                    except Exception:
+                        # Comparing is a second line of defence: a fault in it must not end the first one.
+                        self.stats.kinds[name].crashes += 1
+                        log.exception("a comparison crashed, trying again later", kind=name)
 
     async def _sweep(self, name: str, watch: KindWatch) -> None:
         """Compare one kind with the server, and list it again if an event got lost."""
         stats = self.stats.kinds[name]
-        try:
-            found = await lasting_differences(self._transport, watch.store, lambda: self._sleep(self._grace))
-        except FAILURES as error:
-            stats.list_failures["sweep"] += 1
-            log.warning("a comparison failed, trying again later", kind=name, error=str(error))
-            return
+        found = await lasting_differences(self._transport, watch.store, lambda: self._sleep(self._grace))
         if not found.gone and not found.behind:
             return
         missed_adds = sum(not version for version in found.behind.values())
@@ -189,20 +193,23 @@ class Reflector:
     async def _rebuild(self) -> None:
         """Lists of all kinds, then one call of the sink. The watches do not run meanwhile."""
         watches = self._watches
+        if self._clock() - self._rebuilt_at < REBUILD_CALM_SECONDS:
+            await self._sleep(self._backoff.pause())
         log.warning("reading everything afresh", reasons=dict(self.stats.rebuilds))
         for watch in watches.values():
             watch.start_over("rebuild")
-        async with asyncio.TaskGroup() as group:
-            lists = {name: group.create_task(watch.list(afresh=True)) for name, watch in watches.items()}
-        self._rebuild_wanted.clear()
         try:
+            async with asyncio.TaskGroup() as group:
+                lists = {name: group.create_task(watch.list(afresh=True)) for name, watch in watches.items()}
+            self._rebuild_wanted.clear()
             for name, watch in watches.items():
                 watch.store.adopt(lists[name].result())
             self._sink.on_rebuild({name: watch.store.objects() for name, watch in watches.items()})
             for name, watch in watches.items():
                 watch.delivered(lists[name].result())
+            self._rebuilt_at = self._clock()
         except Exception:
             # Nothing is known of the sink now, and nothing but another rebuild can help.
             log.exception("the rebuild failed")
             self.request_rebuild("rebuild failed")
-            await self._sleep(self._backoff.pause())
+            self._rebuilt_at = self._clock()

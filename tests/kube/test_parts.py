@@ -252,11 +252,12 @@ def test_retry_after_is_a_number_of_seconds(header, seconds):
 
 
 async def test_a_queue_keeps_the_newest_and_never_writes_a_key_twice_at_once():
-    written, running = [], set()
+    written, running, begun = [], set(), asyncio.Event()
 
     async def write(key, value):
         assert key not in running
         running.add(key)
+        begun.set()
         await asyncio.sleep(0.001)
         running.discard(key)
         written.append((key, value))
@@ -271,8 +272,7 @@ async def test_a_queue_keeps_the_newest_and_never_writes_a_key_twice_at_once():
     assert not queue.put("d", 1)
     queue.discard("c")
     task = asyncio.create_task(queue.run())
-    while "a" not in running:
-        await asyncio.sleep(0)
+    await begun.wait()
     queue.put("a", 3)
     assert await queue.drain(5) == 0
     task.cancel()

@@ -367,20 +367,20 @@ async def test_a_rebuild_that_fails_is_tried_again(api, bench):
 async def test_a_burst_never_blocks_the_loop_for_long(api, bench):
     lines = b"".join(event("MODIFIED", pod(f"p{n % 500}", 1000 + n)) for n in range(8000))
     api.watches[PODS] = [stream(lines, then="hang")]
-    longest, last = 0.0, time.perf_counter()
+    # The time this thread has worked, so that nothing else on the machine counts.
+    longest, last = 0.0, time.thread_time()
 
     async def heartbeat():
         nonlocal longest, last
         while True:
             await asyncio.sleep(0)
-            now = time.perf_counter()
+            now = time.thread_time()
             longest, last = max(longest, now - last), now
 
     heart = asyncio.create_task(heartbeat())
     await bench.until(lambda: bench.stats.watch_events.total() == 8000, timeout=20)
     heart.cancel()
-    # 5 ms are meant; the rest is room for a machine that does other things as well.
-    assert longest < 0.1
+    assert longest < 0.05
 
 
 async def test_how_long_each_kind_has_been_silent_is_known(api, bench):
