@@ -5,8 +5,8 @@ from enum import StrEnum
 import structlog
 
 from schedcache.model import Pod
-from schedcache.ports import ApiError, Binder
-from schedcache.scheduling.pod_events import PodEvents
+from schedcache.ports import ApiError, Binder, EventSink
+from schedcache.scheduling.event_handlers import POD
 from schedcache.scheduling.state import SchedulingState
 
 _log = structlog.get_logger(__name__)
@@ -29,10 +29,10 @@ class Truth(StrEnum):
 class LiveReader:
     """Reads pods past every cache and tells what it saw as if the watch had brought it."""
 
-    def __init__(self, state: SchedulingState, binder: Binder, pods: PodEvents) -> None:
+    def __init__(self, state: SchedulingState, binder: Binder, sink: EventSink) -> None:
         self._state = state
         self._binder = binder
-        self._pods = pods
+        self._sink = sink
 
     async def look(self, assumed: Pod) -> Truth:
         """Read an assumed pod. Except after UNBOUND and NO_ANSWER the cache is settled: confirmed, or free of it."""
@@ -44,10 +44,11 @@ class LiveReader:
             return Truth.NO_ANSWER
         truth = judge(assumed, live)
         self._state.metrics.bind_doubt(truth)
+        held = self._state.pods.held(assumed) or assumed
         if truth is Truth.GONE:
-            self._pods.delete(self._state.pods.held(assumed) or assumed)
+            self._sink.on_delete(POD, held, missed=True)
         elif live is not None:
-            self._pods.update(live)
+            self._sink.on_update(POD, held, live)
         return truth
 
     def is_settled(self, assumed: Pod) -> bool:

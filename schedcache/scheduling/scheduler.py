@@ -61,7 +61,7 @@ class Scheduler:
         self._sleep = sleep
         pod_events = PodEvents(self.state, reject_waiting=self._reject_waiting, abandon=self._abandon)
         self.handlers = EventHandlers(self.state, pod_events, objects, request_rebuild=request_rebuild)
-        reader = LiveReader(self.state, binder, pod_events)
+        reader = LiveReader(self.state, binder, self.handlers)
         failures = FailureHandler(self.state, recorder)
         self.cycle = SchedulingCycle(self.state, frameworks, failures, rng, missing_plugins)
         self.bindings = BindingCycles(self.state, failures, recorder, reader, sleep=sleep, max_binding=max_binding)

@@ -1,8 +1,13 @@
 """Metrics under kube-scheduler's names."""
 
+import pathlib
+import re
+
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from schedcache.cli.source_metrics import SourceCollector
+from schedcache.kube.stats import KindStats, SourceStats
 from schedcache.server.metrics import PrometheusMetrics
 from schedcache.server.state_metrics import StateCollector
 from tests.scheduling.world import World, settle
@@ -76,3 +81,27 @@ async def test_states_are_read_when_scraped():
     assert found["scheduler_unschedulable_pods", (("plugin", "Fit"), ("profile", "schedcache"))] == 1
     assert found["scheduler_oldest_pending_pod_age_seconds", ()] == 40
     assert found["scheduler_goroutines", (("operation", "binding"),)] == 0
+
+
+def test_the_metrics_that_the_documentation_lists_are_there():
+    """Ours and kube-scheduler's; those of the watch path are listed with their prefix left out, so they are looked up by it."""
+    registry = CollectorRegistry()
+    PrometheusMetrics(registry)
+    world = World()
+    registry.register(StateCollector(world.scheduler))
+    registry.register(SourceCollector(Source()))
+    exported = {family.name for family in registry.collect()}
+    text = (pathlib.Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    listed = set(re.findall(r"`(scheduler_[a-z_]+)", text))
+    listed |= {f"scheduler_informer{name}" for name in re.findall(r"`(_[a-z_]+_total)`", text)}
+    assert {name.removesuffix("_total") for name in listed} == exported
+
+
+class Source:
+    """A source that has not begun."""
+
+    stats = SourceStats(kinds={"Pod": KindStats(), "Node": KindStats()})
+
+    @staticmethod
+    def ages():
+        return {"Pod": 1.0, "Node": float("inf")}
