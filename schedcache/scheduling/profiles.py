@@ -9,6 +9,7 @@ from schedcache.model import Pod
 from schedcache.ports import Binder
 from schedcache.queue import QueueMetrics, SchedulingQueue, priority_sort
 from schedcache.queue.nominator import PodLister
+from schedcache.scheduling.stand_ins import STAND_IN_HINTS
 
 
 class _LateNominator:
@@ -54,7 +55,7 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
         initial_backoff=initial_backoff,
         max_backoff=max_backoff,
         max_in_unschedulable=max_in_unschedulable,
-        hints={name: framework.queueing_hints() for name, framework in frameworks.items()},
+        hints={name: [*framework.queueing_hints(), *STAND_IN_HINTS] for name, framework in frameworks.items()},
         pre_enqueue={name: framework.pre_enqueue_plugins() for name, framework in frameworks.items()},
         pod_lister=pod_lister,
         metrics=queue_metrics,

@@ -12,10 +12,9 @@ from schedcache.queue import QueuedPodInfo
 from schedcache.scheduling.decision import Decision
 from schedcache.scheduling.failure import UNSCHEDULABLE, Failure, FailureHandler
 from schedcache.scheduling.missing_plugins import refusal
+from schedcache.scheduling.stand_ins import NO_NODES, NOT_SUPPORTED
 from schedcache.scheduling.state import SchedulingState
 
-NOT_SUPPORTED = "NotSupported"
-"""Stands for the plugin that a pod would need and that is not there: no event wakes the pod but a change of the pod itself."""
 _log = structlog.get_logger(__name__)
 
 
@@ -50,8 +49,8 @@ class SchedulingCycle:
             return None
         try:
             return self._attempt(info, framework, started)
-        except FitError as error:
-            failure = Failure.unfit(error)
+        except NoNodesError as error:
+            failure = Failure(reason=UNSCHEDULABLE, message=error.message(), unschedulable_plugins={NO_NODES})
         except (CacheError, PluginError) as error:
             failure = Failure.of_error(error)
         except Exception as error:  # noqa: BLE001  one pod that trips over a fault of ours must not stop the others
