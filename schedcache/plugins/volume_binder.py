@@ -11,7 +11,7 @@ import numpy as np
 
 from schedcache.cache.cluster_objects import CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS, ClusterObjects
 from schedcache.framework.interface import Verdicts
-from schedcache.framework.row_view import RowView
+from schedcache.framework.row_view import Rows, RowView
 from schedcache.framework.status import Code, Status, unresolvable
 from schedcache.model import Pod
 from schedcache.model.storage import (
@@ -48,6 +48,7 @@ _REASONS = (
     (_NO_SPACE, "node(s) did not have enough free storage"),
     (_NO_VOLUME, "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"),
 )
+_NOT_JUDGED = -1
 _STATUSES: tuple[Status | None, ...] = (
     None,
     *(unresolvable(*(reason for bit, reason in _REASONS if bits & bit)) for bits in range(1, 16)),
@@ -70,6 +71,9 @@ class PodVolumes:
 
     `static[i, row]` is the index in `volumes` of the volume that claim i gets there, -1 if it is provisioned. Then
     `room[i, row]` is the index in `capacities` of what tells that there is room, -1 if nothing has to.
+
+    No pod on a node changes any of it, so a row that was judged once need not be again in the attempt: its verdict is kept
+    for nominated pods and preemption, which ask many times.
     """
 
     def __init__(self, order: Sequence[PersistentVolumeClaim], volumes: Sequence[PersistentVolume], rows: int) -> None:
@@ -78,6 +82,22 @@ class PodVolumes:
         self.capacities: list[CSIStorageCapacity] = []
         self.static = np.full((len(order), rows), -1, np.int32)
         self.room = np.full((len(order), rows), -1, np.int32)
+        self._codes = np.full(rows, _NOT_JUDGED, np.int16)
+        self._table = list(_STATUSES)
+
+    def unjudged(self, view: RowView) -> RowView:
+        """The rows of the view that there is no verdict on yet."""
+        positions = np.flatnonzero(self._codes[view.rows] == _NOT_JUDGED)
+        return view if len(positions) == len(view) else view.take(positions)
+
+    def enter(self, rows: Rows, verdicts: Verdicts) -> None:
+        """Keep the verdicts on these rows; those of one call number their errors from the same start."""
+        shift = len(self._table) - len(_STATUSES)
+        self._codes[rows] = verdicts.codes + np.where(verdicts.codes < len(_STATUSES), 0, shift)
+        self._table += verdicts.table[len(_STATUSES) :]
+
+    def verdicts(self, view: RowView) -> Verdicts:
+        return Verdicts(self._codes[view.rows], self._table)
 
     def on(self, row: int) -> tuple[list[tuple[PersistentVolumeClaim, PersistentVolume]], list[PersistentVolumeClaim]]:
         """What has to be bound, and what has to be provisioned, for the pod to run on a row that passed."""
@@ -162,6 +182,12 @@ class VolumeBinder:
 
     def find(self, claims: PodClaims, volumes: PodVolumes, view: RowView) -> Verdicts:
         """Judge the rows of the view, and enter into `volumes` what was found for them."""
+        due = volumes.unjudged(view)
+        if len(due):
+            volumes.enter(due.rows, self._judge(claims, volumes, due))
+        return volumes.verdicts(view)
+
+    def _judge(self, claims: PodClaims, volumes: PodVolumes, view: RowView) -> Verdicts:
         findings = _Findings(len(view))
         self._check_bound(claims.bound, view, findings)
         if volumes.order:

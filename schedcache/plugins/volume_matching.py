@@ -9,7 +9,7 @@ import numpy as np
 
 from schedcache.framework.row_view import RowView
 from schedcache.model.storage import PersistentVolume, PersistentVolumeClaim
-from schedcache.plugins.places import Ranks, first_reaching, place_of_terms, reaches
+from schedcache.plugins.places import Place, Ranks, first_reaching, place_of_terms, reaches
 
 _AVAILABLE = "Available"
 
@@ -19,6 +19,7 @@ class VolumeMatching:
 
     def __init__(self, volumes: Sequence[PersistentVolume]) -> None:
         self._volumes = volumes
+        self._places: dict[int, Place] = {}
 
     def best(self, claim: PersistentVolumeClaim, taken: Sequence[Ranks], view: RowView) -> Ranks:
         """The index of the claim's volume on each row, -1 where there is none. Raises ValueError for an unsound selector.
@@ -37,7 +38,7 @@ class VolumeMatching:
             gone = np.zeros(len(view), np.bool_)
             for other in taken:
                 gone |= other == i
-            there = reaches(place_of_terms(self._volumes[i].node_affinity), view)
+            there = reaches(self._place(i), view)
             best = np.where(gone, best, np.where(there, i, -1)).astype(np.int32)
         return best
 
@@ -48,9 +49,15 @@ class VolumeMatching:
         # The entries after the last stand for -1: no volume, no rank.
         rank_of = np.full(len(volumes) + 1, -1, np.int32)
         rank_of[ranked] = np.arange(len(ranked), dtype=np.int32)
-        places = [place_of_terms(volumes[i].node_affinity) for i in ranked]
+        places = [self._place(i) for i in ranked]
         found = first_reaching(places, view, [rank_of[other] for other in taken])
         return np.array([*ranked, -1], np.int32)[found]
+
+    def _place(self, i: int) -> Place:
+        """From where the volume can be reached; several claims of a pod ask about the same volumes."""
+        if i not in self._places:
+            self._places[i] = place_of_terms(self._volumes[i].node_affinity)
+        return self._places[i]
 
 
 def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:

@@ -186,6 +186,28 @@ def test_a_migrated_volume_that_its_driver_could_not_serve_is_an_error_where_the
     assert rejected(plugin, pod_with("p", "c"), SNAPSHOT) == {"b": (Code.ERROR, text)}
 
 
+def test_rows_are_judged_once_in_an_attempt_whatever_pods_are_moved_there():
+    disk = volume("v", awsElasticBlockStore={"volumeID": "aws://z/bad"}, phase="Bound", on=["a", "b"])
+    migrated = ("kubernetes.io/aws-ebs",)
+    there = handle(claim("c", bound_to="v"), disk, *(csi_node(name, migrated=migrated) for name in ("b", "c")))
+    plugin, state, pod = VolumeBinding(None, there), CycleState(), pod_with("p", "c")
+    snapshot = Snapshot.build([], [*NODES, make_node("c"), make_node("d")])
+    plugin.pre_filter(state, pod, snapshot)
+    whole_view = whole(snapshot)
+    for position in range(len(whole_view)):
+        view = whole_view.take(np.array([position]))
+        plugin.filter(state, pod, view)
+    whole_view.add_pod(0, pod_with("guest"))
+    there.cluster_objects.remove("PersistentVolume", disk)
+    found = reasons(whole_view, plugin.filter(state, pod, whole_view))
+    assert {name: status[0] for name, status in found.items()} == {
+        "b": Code.ERROR,
+        "c": Code.ERROR,
+        "d": UNRESOLVABLE,
+    }
+    assert all("aws://z/bad" in found[name][1] for name in ("b", "c"))
+
+
 # ---- volumes for claims that wait for their first consumer
 
 
