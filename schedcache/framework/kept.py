@@ -21,7 +21,11 @@ from schedcache.model import Pod, PodSpec
 if TYPE_CHECKING:
     from schedcache.cache import Columns, Snapshot
 
-_SPECS = 128
+_MAX_SPECS = 128
+_MIN_SPECS = 16
+# Bytes in arrays, for each snapshot: what the default profile keeps of one row is about 80 bytes.
+_MAX_BYTES = 64 * 2**20
+_ROW_BYTES = 80
 # Up to here the live ones among the changed rows are picked one by one; beyond, all rows are computed anew.
 _FEW_ROWS = 64
 
@@ -201,8 +205,7 @@ class KeptResults:
 class KeptBySpec:
     """The results kept for the specs seen last, on each snapshot apart (rows are numbered by snapshot)."""
 
-    def __init__(self, specs: int = _SPECS) -> None:
-        self._specs = specs
+    def __init__(self) -> None:
         self._by_columns: WeakKeyDictionary[Columns, OrderedDict[PodSpec, KeptResults]] = WeakKeyDictionary()
 
     def of(self, spec: PodSpec, snapshot: "Snapshot") -> KeptResults:
@@ -212,12 +215,18 @@ class KeptBySpec:
         kept = by_spec.get(spec)
         if kept is None:
             # The arrays of the spec longest unused serve the new one: fresh memory costs more than the computation.
-            kept = by_spec.popitem(last=False)[1] if len(by_spec) >= self._specs else KeptResults()
+            kept = by_spec.popitem(last=False)[1] if len(by_spec) >= most_specs(snapshot) else KeptResults()
             kept.forget()
             by_spec[spec] = kept
         else:
             by_spec.move_to_end(spec)
         return kept
+
+
+def most_specs(snapshot: "Snapshot") -> int:
+    """How many specs' results are kept at once: fewer in larger clusters."""
+    fitting = _MAX_BYTES // (_ROW_BYTES * len(snapshot.columns.generation))
+    return max(_MIN_SPECS, min(_MAX_SPECS, fitting))
 
 
 def _key(plugin: object, snapshot: "Snapshot") -> Any:

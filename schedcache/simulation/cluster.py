@@ -59,7 +59,7 @@ class OfflineCluster:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
         """By UID."""
-        self.finished: list[Pod] = []
+        self.finished: dict[str, Pod] = {}
         self.objects = ClusterObjects()
         for obj in objects:
             self.add(obj)
@@ -79,10 +79,11 @@ class OfflineCluster:
             self.objects.add(kind, KINDS[kind].from_dict(obj))
 
     def add_pod(self, pod: Pod) -> None:
-        """Raises MalformedObjectError for a second pod of one UID."""
+        """A pod that is given again replaces what was given. Raises MalformedObjectError for another pod of the same UID."""
+        known = self.pods.get(pod.uid)
         if pod.finished:
-            self.finished.append(pod)
-        elif pod.uid in self.pods:
+            self.finished[pod.uid] = pod
+        elif known is not None and known.full_name != pod.full_name:
             raise MalformedObjectError(
                 "Pod", pod.full_name, "metadata.uid", f"is that of {self.pods[pod.uid].full_name}"
             )

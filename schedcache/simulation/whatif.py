@@ -53,7 +53,7 @@ class WhatIf:
         namespace, _, name = full_name.rpartition("/")
         pod = self.cluster.find_pod(namespace or "default", name)
         if pod is None:
-            finished = any(p.full_name == full_name for p in self.cluster.finished)
+            finished = any(p.full_name == full_name for p in self.cluster.finished.values())
             raise InputError(f"pod {full_name}: {'has finished' if finished else 'is not among the cluster objects'}")
         self.cluster.remove_pod(pod)
         return pod.with_node("")

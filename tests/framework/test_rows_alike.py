@@ -15,7 +15,7 @@ import pytest
 from schedcache.cache import ClusterObjects, SchedulerCache, Snapshot
 from schedcache.config import KubeSchedulerProfile, config_from_dict, profile_with_defaults
 from schedcache.framework import CycleState, Framework, Handle, PluginError, RowView
-from schedcache.framework.kept import KeptResults
+from schedcache.framework.kept import KeptResults, most_specs
 from schedcache.plugins.default_plugins import default_registry
 from schedcache.simulation.cluster import OfflineCluster, read_pod
 from tests.framework.world import Nominations, make_node, make_pod
@@ -163,3 +163,18 @@ def attempt(framework, pod, snapshot, kept):
     feasible = found.view.take(found.feasible)
     scores = framework.run_scores(state, pod, feasible, kept).total.tolist() if len(feasible) else []
     return statuses(found), scores
+
+
+def test_no_more_specs_are_kept_than_fit_and_old_ones_lend_their_arrays():
+    framework = Framework(
+        profile_with_defaults(KubeSchedulerProfile(scheduler_name="x")),
+        default_registry(),
+        Handle(cluster_objects=ClusterObjects(), nominator=Nominations()),
+    )
+    snapshot = Snapshot.build([], [make_node(f"n{i}", cpu="4" if i % 2 else "1") for i in range(100)])
+    most = most_specs(snapshot)
+    pods = [make_pod(f"p{i}", cpu=f"{500 + 10 * i}m") for i in range(most + 40)]
+    for pod in [*pods, *reversed(pods)]:
+        fresh = attempt(framework, pod, snapshot, None)
+        assert attempt(framework, pod, snapshot, framework._kept.of(pod.spec, snapshot)) == fresh
+    assert len(framework._kept._by_columns[snapshot.columns]) == most

@@ -229,3 +229,8 @@ def test_pods_with_resource_claims_are_refused_not_ignored():
     answer = simulate([{"kind": "Node", "metadata": {"name": "n"}}], pod)
     assert answer["selected"] == []
     assert "resource claims" in answer["message"]
+
+
+def test_files_that_overlap_are_read_as_one():
+    world = WhatIf([*parse_objects(NODES, "a"), *parse_objects(NODES, "b")], config_from_dict(None).config)
+    assert world.ask([world.take_out("web/waiting")]) == what_if().ask([what_if().take_out("web/waiting")])
