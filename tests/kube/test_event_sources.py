@@ -9,7 +9,7 @@ import pytest
 from schedcache.kube.credentials import load_credentials
 from schedcache.kube.kinds import KINDS
 from schedcache.kube.transport import Transport
-from schedcache.testing import Answer, Inject, Rewrite, error_event
+from schedcache.testing import Answer, Inject, Reset, Rewrite, error_event
 from tests.kube.worlds import PATHS, World, make_source, open_world
 
 pytestmark = pytest.mark.controlplane
@@ -120,6 +120,24 @@ async def test_no_deletion_is_lost_in_a_gap(world: World, gap: str):
     elif world.kind == "reflector":
         assert world.sink.missed == set()
     # And it goes on after the gap.
+    await world.cluster.make_pods(1, name="afterwards")
+    await world.agrees()
+
+
+async def test_an_outage_of_the_server_is_made_up_for(world: World):
+    await world.cluster.make_pods(3)
+    world.start()
+    await world.synced()
+    outage = world.proxy.add(Reset())
+    for watch in await world.watching():
+        watch.cut(reset=True)
+    await outage.wait(3)
+    await world.cluster.delete("/api/v1/namespaces/default/pods/pod-1", grace_seconds=0)
+    await world.cluster.make_pods(1, name="meanwhile")
+    assert not world.task.done()
+    outage.remove()
+    await world.agrees(60)
+    assert world.source.has_synced()
     await world.cluster.make_pods(1, name="afterwards")
     await world.agrees()
 
@@ -269,12 +287,38 @@ async def test_every_kind_can_be_watched(kind, cluster, proxy):
         await world.until(lambda: not world.sink.held["StorageClass"])
 
 
-@pytest.mark.slow
-async def test_five_thousand_objects(cluster, proxy):
-    pods = await cluster.make_pods(5000)
-    for kind in ("reflector", "kopf"):
-        async with open_world(kind, cluster, proxy) as world:
-            world.start()
-            await world.synced(60)
-            assert set(world.sink.held["Pod"]) == {p["metadata"]["uid"] for p in pods}
-            await world.agrees()
+async def test_lists_come_in_pages(world: World, monkeypatch: pytest.MonkeyPatch):
+    for place in ("lister.PAGE_LIMIT", "kopf_operator.PAGE_LIMIT", "sweep.METADATA_PAGE_LIMIT"):
+        monkeypatch.setattr(f"schedcache.kube.{place}", 7)
+    await world.cluster.make_pods(50)
+    whole = world.proxy.add(
+        Answer(500), path=f"^{PATHS['Pod']}$", where=lambda r: not r.watch and "limit" not in r.query
+    )
+    world.start()
+    await world.synced()
+    await world.agrees()
+    assert whole.hits == 0
+    if world.kind == "reflector":
+        assert world.source.stats.kinds["Pod"].list_pages == 8
+
+
+async def test_five_thousand_objects(world: World):
+    [real] = await world.cluster.make_pods(1)
+    version = (await world.cluster.get(PATHS["Pod"]))["metadata"]["resourceVersion"]
+    uids = [real["metadata"]["uid"], *(f"uid-{number}" for number in range(1, 5000))]
+    items = [
+        real | {"metadata": real["metadata"] | {"name": f"pod-{number}", "uid": uid, "resourceVersion": version}}
+        for number, uid in enumerate(uids)
+    ]
+    body = json.dumps({"kind": "PodList", "metadata": {"resourceVersion": version}, "items": items}).encode()
+    lists = world.proxy.add(Answer(200, body=body), path=f"^{PATHS['Pod']}$", where=lambda r: not r.watch)
+    world.start()
+    await world.synced(60)
+    assert set(world.sink.held["Pod"]) == set(uids)
+    assert set(world.sink.added.values()) == {1}
+    # And all but one are gone when the server is asked again.
+    lists.remove()
+    for watch in await world.watching():
+        await watch.inject(error_event(410))
+    await world.agrees(60)
+    assert world.sink.missed == set(uids[1:])

@@ -21,6 +21,7 @@ class RecordingSink:
 
     def __init__(self) -> None:
         self.held: dict[str, dict[str, Any]] = defaultdict(dict, {"Pod": {}, "Node": {}})
+        self.names: set[str] = set()
         self.log: list[tuple[str, str, str]] = []
         self.added: Counter[str] = Counter()
         self.missed: set[str] = set()
@@ -33,11 +34,11 @@ class RecordingSink:
 
     def on_add(self, kind: str, obj: Any) -> None:
         self._expect(obj.uid not in self.held[kind], f"{obj.name} was added twice")
-        names = {self._key(other) for other in self.held[kind].values()}
-        self._expect(len(self.held[kind]) > 1000 or self._key(obj) not in names, f"two {obj.name} at once")
+        self._expect(self._key(kind, obj) not in self.names, f"two {obj.name} at once")
         self.added[obj.uid] += 1
         self._note("add", kind, obj)
         self.held[kind][obj.uid] = obj
+        self.names.add(self._key(kind, obj))
 
     def on_update(self, kind: str, old: Any, new: Any) -> None:
         self._expect(self.held[kind].get(old.uid) is old, f"{old.name} was updated from an object that was not told")
@@ -50,6 +51,7 @@ class RecordingSink:
         self._expect(self.held[kind].get(obj.uid) is obj, f"{obj.name} was deleted, but was not held so")
         self._note("delete", kind, obj)
         del self.held[kind][obj.uid]
+        self.names.discard(self._key(kind, obj))
         if missed:
             self.missed.add(obj.uid)
 
@@ -63,13 +65,14 @@ class RecordingSink:
     def on_rebuild(self, objects: Any) -> None:
         self.rebuilds += 1
         self.held.update({kind: {obj.uid: obj for obj in found} for kind, found in objects.items()})
+        self.names = {self._key(kind, obj) for kind, found in objects.items() for obj in found}
         self._changed.set()
 
     def versions(self) -> dict[str, dict[str, str]]:
         return {kind: {o.uid: o.resource_version for o in self.held[kind].values()} for kind in PATHS}
 
-    def _key(self, obj: Any) -> str:
-        return f"{getattr(obj, 'namespace', '')}/{obj.name}"
+    def _key(self, kind: str, obj: Any) -> str:
+        return f"{kind}/{getattr(obj, 'namespace', '')}/{obj.name}"
 
     def _note(self, what: str, kind: str, obj: Any) -> None:
         if self.raise_once is not None and self.raise_once(what, obj):
