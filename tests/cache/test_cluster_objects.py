@@ -135,13 +135,23 @@ class TestAssumed:
         assert objects.get(PV, "", "v") is objects.in_api(PV, "", "v") is None
         assert list(objects.assumed(PV)) == []
 
+    def test_is_no_reason_to_keep_an_object_that_has_gone(self, objects):
+        objects.add(PV, volume("v", uid="u1"))
+        objects.assume(PV, volume("v", uid="made up"))
+        objects.remove(PV, volume("v", uid="made up"))
+        assert objects.get(PV, "", "v") is not None
+        objects.remove(PV, volume("v", uid="u1"))
+        assert objects.get(PV, "", "v") is None
+
     def test_needs_the_newest_version(self, objects):
         objects.add(PV, volume("v", "2"))
         with pytest.raises(StaleObjectError, match="'2', not '1'") as error:
             objects.assume(PV, volume("v", "1"))
         with pytest.raises(UnknownObjectError, match="PersistentVolume w"):
             objects.assume(PV, volume("w"))
-        with pytest.raises(ValueError, match="Namespace cannot be assumed"):
+        with pytest.raises(
+            ValueError, match=r"Namespace cannot be assumed, only one of PersistentVolume, PersistentVolumeClaim$"
+        ):
             objects.assume("Namespace", Namespace(name="a"))
         assert isinstance(error.value, CacheError)
         assert list(objects.assumed(PV)) == []

@@ -175,6 +175,13 @@ def test_a_reset_is_validated_where_asked_to():
         cache.reset(["uid-b"])
 
 
+def _move(cache, name, claimed):
+    """The pod of the node says that it is on another one, and so does its state."""
+    pod = make_pod("a", claimed)
+    cache.nodes[name].pods_by_uid["uid-a"] = pod
+    cache.pod_states["uid-a"].pod = pod
+
+
 class TestLargeClusters:
     @pytest.fixture
     def cache(self, monkeypatch):
@@ -196,22 +203,25 @@ class TestLargeClusters:
             cache.update_node(None, make_node("n1"))
 
     @pytest.mark.parametrize(
-        "damage",
+        ("damage", "message"),
         [
-            lambda cache: setattr(cache.nodes["n1"].requested, "memory", 5),
-            lambda cache: setattr(cache.pod_states["uid-a"], "pod", make_pod("a", "n1")),
-            lambda cache: cache.pod_states.pop("uid-a"),
-            lambda cache: cache.nodes["n1"].pods_by_uid.update({"uid-a": make_pod("a", "n2")}),
-            lambda cache: cache.node_tree.remove("n2"),
+            (lambda cache: setattr(cache.nodes["n1"].requested, "memory", 5), "requested of node n1: expected"),
+            (
+                lambda cache: setattr(cache.pod_states["uid-a"], "pod", make_pod("a", "n1")),
+                "uid-a on node n1 is the cached one",
+            ),
+            (lambda cache: cache.pod_states.pop("uid-a"), "pod uid-a on node n1 is the cached one"),
+            (lambda cache: _move(cache, "n1", "n2"), "node of pod uid-a: expected 'n1', found 'n2'"),
+            (lambda cache: cache.node_tree.remove("n2"), "n2 in the node tree: expected True, found False"),
         ],
         ids=["sum", "pod", "state", "node name", "tree"],
     )
-    def test_check_the_changed_node_each_time(self, cache, damage):
+    def test_check_the_changed_node_each_time(self, cache, damage, message):
         damage(cache)
         changed = "n2" if "n2" not in cache.node_tree else "n1"
-        with pytest.raises(CacheCorruptedError):
+        with pytest.raises(CacheCorruptedError, match=message):
             validation.check_node(cache, cache.nodes[changed])
-        with pytest.raises(CacheCorruptedError):
+        with pytest.raises(CacheCorruptedError, match=message):
             cache.assume_pod(make_pod("c", changed))
 
     def test_check_nothing_of_a_node_that_has_gone(self, cache):
