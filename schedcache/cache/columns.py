@@ -17,6 +17,8 @@ _FIXED = ("cpu", "memory", "ephemeral-storage")
 _MAX, _MIN = 2**63 - 1, -(2**63)
 _FIRST_CAPACITY = 64
 _MAX_LABEL_KEYS = 512
+# Up to here sorting in Python beats the overhead of numpy's.
+_FEW_ROWS = 32
 _NOBODY = NodeInfo("")
 _NOBODY.frozen = True
 
@@ -90,7 +92,10 @@ class Columns:
         """Rows written after `version`, each once, freed ones included."""
         if version < self._log_start:
             return np.nonzero(self.generation[: self.rows] > version)[0]
-        return np.unique(np.array(self._log[version - self._log_start :], np.intp))
+        rows = self._log[version - self._log_start :]
+        if len(rows) > _FEW_ROWS:
+            return np.unique(np.array(rows, np.intp))
+        return np.array(sorted(set(rows)), np.intp)
 
     def write(self, info: NodeInfo) -> tuple[int, NodeInfo | None]:
         """Bring the row of a node up to date. Returns it and what it showed before (None: the node is new here)."""

@@ -50,11 +50,11 @@ class FilterOutcome:
         self.view = view
         self.feasible = feasible
         self._steps = steps
-        self._faulty = faulty
+        self.faulty = faulty
 
     def fault(self) -> Status | None:
         """The first status with code Error that counts, if any: the attempt is over then."""
-        if not self._faulty:
+        if not self.faulty:
             return None
         ids, table = self.statuses()
         found = (table[i] for i in np.unique(ids).tolist())
@@ -141,7 +141,7 @@ class FilterChain:
         kept = results.filters(group, state, pod, view.snapshot)
         rows = view.rows if positions is None else view.rows[positions]
         passes = kept.passes[rows]
-        if passes.all():
+        if np.count_nonzero(passes) == len(passes):
             return positions
         steps.append(_KeptStep(kept, positions))
         return np.flatnonzero(passes) if positions is None else positions[passes]
@@ -160,7 +160,7 @@ class FilterChain:
         if len(table) == 1:
             return positions
         passes = codes == 0
-        if passes.all():
+        if np.count_nonzero(passes) == len(passes):
             return positions
         steps.append(_Step(plugin.name, positions, codes, table))
         return np.flatnonzero(passes) if positions is None else positions[passes]
@@ -173,7 +173,7 @@ def passing(size: int) -> Verdicts:
 
 def one_reason(rejected: Any, status: Status) -> Verdicts:
     """Rows where the boolean array is true have the status, the others pass."""
-    if not rejected.any():
+    if not np.count_nonzero(rejected):
         return passing(len(rejected))
     return Verdicts(rejected.astype(np.int16), (None, status))
 

@@ -66,6 +66,8 @@ class Feasibility(NamedTuple):
 
     def check(self, pod: Pod) -> None:
         """Raises PluginError where a plugin answered with an error."""
+        if not self.outcome.faulty and not self.refused:
+            return
         faults = (self.outcome.fault(), *self.refused.values())
         fault = next((status for status in faults if status is not None and not status.rejected), None)
         if fault is not None:

@@ -69,7 +69,9 @@ def untolerated(
     tolerations: tuple[Toleration, ...], view: RowView, effects: Collection[str] = (NO_SCHEDULE, NO_EXECUTE)
 ) -> Mask:
     """Where some taint of one of the effects is not tolerated."""
-    return by_taints(view, lambda taints: any(t.effect in effects and not tolerated(t, tolerations) for t in taints)) > 0
+    return (
+        by_taints(view, lambda taints: any(t.effect in effects and not tolerated(t, tolerations) for t in taints)) > 0
+    )
 
 
 def by_taints(view: RowView, measure: Callable[[Sequence[Taint]], int]) -> npt.NDArray[np.int64]:
@@ -78,10 +80,10 @@ def by_taints(view: RowView, measure: Callable[[Sequence[Taint]], int]) -> npt.N
     if len(view) < len(sets):
         ids = view.columns.taint_set[view.index].tolist()
         return np.fromiter((measure(sets[i]) for i in ids), np.int64, len(view))
-    by_set = np.array([measure(taints) for taints in sets], np.int64)
-    if not by_set.any():
+    by_set = [measure(taints) for taints in sets]
+    if not any(by_set):
         return np.zeros(len(view), np.int64)
-    measures: npt.NDArray[np.int64] = by_set[view.columns.taint_set[view.index]]
+    measures: npt.NDArray[np.int64] = np.array(by_set, np.int64)[view.columns.taint_set[view.index]]
     return measures
 
 

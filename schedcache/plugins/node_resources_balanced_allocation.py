@@ -11,7 +11,7 @@ from schedcache.framework.interface import MAX_NODE_SCORE, CycleState, Locality,
 from schedcache.framework.row_view import Amounts, RowView
 from schedcache.framework.status import SKIP, Status
 from schedcache.model import Pod
-from schedcache.plugins.resource_scores import asked_for, uses
+from schedcache.plugins.resource_scores import ResourceUse, asked_for, uses
 
 Floats = npt.NDArray[np.float64]
 _HALF = MAX_NODE_SCORE // 2
@@ -34,28 +34,28 @@ class NodeResourcesBalancedAllocation:
         if not self._asks(pod):
             return np.zeros(len(view), np.int64)
         found = uses(self._resources, pod, view, implied=False)
-        capacities = [use.allocatable for use in found]
-        after = _balance([use.requested for use in found], capacities, len(view))
-        before = _balance([use.allocated for use in found], capacities, len(view))
+        after = _balance(found, [use.requested for use in found], len(view))
+        before = _balance(found, [use.allocated for use in found], len(view))
         return _HALF + (_HALF + after - before) // 2
 
     def _asks(self, pod: Pod) -> bool:
         return any(asked_for(resource.name, pod, implied=False) for resource in self._resources)
 
 
-def _balance(used: Sequence[Amounts], capacities: Sequence[Amounts], size: int) -> Scores:
+def _balance(found: Sequence[ResourceUse], used: Sequence[Amounts], size: int) -> Scores:
     """100 for equal shares, less the standard deviation of the shares that the row has."""
-    present = [capacity != 0 for capacity in capacities]
-    if all(has.all() for has in present):
-        shares = [np.minimum(u / capacity, 1.0) for u, capacity in zip(used, capacities, strict=True)]
+    if all(use.everywhere for use in found):
+        shares = [np.minimum(u / use.allocatable, 1.0) for u, use in zip(used, found, strict=True)]
         return _scores(_deviation(shares, size))
     # Rows are grouped by which resources they have, so that each group is computed as a whole.
     result = np.zeros(size, np.int64)
-    groups = sum((has.astype(np.int64) << i for i, has in enumerate(present)), np.zeros(size, np.int64))
+    groups = np.zeros(size, np.int64)
+    for i, use in enumerate(found):
+        groups |= (use.allocatable != 0).astype(np.int64) << i
     for group in np.unique(groups).tolist():
         rows = np.flatnonzero(groups == group)
         members = [i for i in range(len(used)) if group >> i & 1]
-        shares = [np.minimum(used[i][rows] / capacities[i][rows], 1.0) for i in members]
+        shares = [np.minimum(used[i][rows] / found[i].allocatable[rows], 1.0) for i in members]
         result[rows] = _scores(_deviation(shares, len(rows)))
     return result
 

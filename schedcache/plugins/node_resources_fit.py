@@ -62,7 +62,7 @@ class NodeResourcesFit:
                 continue
             capacity = view.allocatable(name)
             lacking = capacity - view.requested(name) < amount
-            if lacking.any():
+            if np.count_nonzero(lacking):
                 checks.append((f"Insufficient {name}", lacking))
                 beyond |= lacking & (capacity < amount)
         return _verdicts(checks, beyond)
@@ -127,7 +127,7 @@ def _text(name: str, amount: int) -> str:
 
 def _verdicts(checks: Sequence[tuple[str, Mask]], beyond: Mask) -> Verdicts:
     size = len(beyond)
-    if len(checks) == 1 and not checks[0][1].any():
+    if len(checks) == 1 and not np.count_nonzero(checks[0][1]):
         return passing(size)
     bits = beyond.astype(np.int64)
     for i, (_, lacking) in enumerate(checks, 1):

@@ -24,6 +24,8 @@ class ResourceUse(NamedTuple):
     """By the pods that are there."""
     asked: int
     weight: int
+    everywhere: bool
+    """Every row has it."""
 
     @property
     def requested(self) -> Amounts:
@@ -44,7 +46,9 @@ def uses(resources: Sequence[ResourceSpec], pod: Pod, view: RowView, *, implied:
         if not asked and is_scalar_resource(name):
             continue
         counted = view.non_zero_requested if implied and name in (CPU, MEMORY) else view.requested
-        found.append(ResourceUse(view.allocatable(name), counted(name), asked, resource.weight))
+        capacity = view.allocatable(name)
+        everywhere = np.count_nonzero(capacity) == len(capacity)
+        found.append(ResourceUse(capacity, counted(name), asked, resource.weight, everywhere))
     return found
 
 
@@ -105,13 +109,14 @@ def requested_to_capacity_ratio(line: ScoreByPercent) -> Callable[[Sequence[Reso
 
 
 def _weighted_mean(found: Sequence[ResourceUse], size: int, score: Callable[[ResourceUse, Amounts], Scores]) -> Scores:
-    total = np.zeros(size, np.int64)
-    if all(use.allocatable.all() for use in found):
+    if found and all(use.everywhere for use in found):
         # Nearly always: every node has every resource, and the weights are the same for all rows.
-        for use in found:
-            total += score(use, use.allocatable) * use.weight
-        return total // max(sum(use.weight for use in found), 1)
-    weights = np.zeros(size, np.int64)
+        mean: Scores = score(found[0], found[0].allocatable) * found[0].weight
+        for use in found[1:]:
+            mean += score(use, use.allocatable) * use.weight
+        mean //= sum(use.weight for use in found)
+        return mean
+    total, weights = np.zeros(size, np.int64), np.zeros(size, np.int64)
     for use in found:
         has = use.allocatable != 0
         total += np.where(has, score(use, _capacity(use)) * use.weight, 0)
