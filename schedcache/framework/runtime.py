@@ -100,6 +100,7 @@ class Framework(Lifecycle):
         self.handle = replace(handle, scheduler_name=self.scheduler_name, framework=self)
         sets = profile.plugins or Plugins()
         self.missing = default_plugin_names() - registry.keys()
+        """Default plugins that the registry lacks; the profile does without them."""
         sets = _without(sets, self.missing)
         self.plugins = self._make(sets, profile, registry)
         points = expand(sets, self.plugins)
