@@ -128,8 +128,9 @@ async def test_an_outage_of_the_server_is_made_up_for(world: World):
     await world.cluster.make_pods(3)
     world.start()
     await world.synced()
+    watches = await world.watching()
     outage = world.proxy.add(Reset())
-    for watch in await world.watching():
+    for watch in watches:
         watch.cut(reset=True)
     await outage.wait(3)
     await world.cluster.delete("/api/v1/namespaces/default/pods/pod-1", grace_seconds=0)
@@ -146,8 +147,9 @@ async def test_an_event_that_is_lost_without_a_trace_heals(world: World):
     await world.cluster.make_pods(2)
     world.start()
     await world.synced()
+    watches = await world.watching()
     swallow = world.proxy.add(Rewrite(lambda _line: ()), path=f"^{PATHS['Pod']}$", watch=True)
-    for watch in await world.watching():
+    for watch in watches:
         watch.cut()
     await swallow.wait()
     await world.cluster.delete("/api/v1/namespaces/default/pods/pod-0", grace_seconds=0)

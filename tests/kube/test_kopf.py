@@ -68,8 +68,9 @@ async def test_kopf_is_started_again_when_it_gives_up(world: World):
     await world.cluster.make_pods(2)
     world.start()
     await world.synced()
+    watches = await world.watching()
     fatal = world.proxy.add(Answer(410), path=f"^{PATHS['Pod']}$", watch=True, times=1)
-    for watch in await world.watching():
+    for watch in watches:
         watch.cut()
     await fatal.wait()
     await world.cluster.delete("/api/v1/namespaces/default/pods/pod-0", grace_seconds=0)
