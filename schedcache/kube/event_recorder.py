@@ -206,6 +206,9 @@ class ApiEventRecorder:
 
     async def _write(self, _name: str, series: _Series) -> None:
         count = series.count
+        if count <= series.written:
+            # The write that was under way when this one was asked for has told it all; a series of one is refused.
+            return
         try:
             self.retries += await send_again(partial(self._send, series))
         except ApiError as error:

@@ -14,7 +14,7 @@ from schedcache.kube.status_writer import ApiStatusWriter
 from schedcache.kube.transport import Transport
 from schedcache.model import Pod, PodCondition
 from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
-from schedcache.testing import Answer, LoseResponse, Reset
+from schedcache.testing import Answer, Delay, LoseResponse, Reset
 
 pytestmark = pytest.mark.controlplane
 
@@ -339,6 +339,21 @@ async def test_a_lost_answer_to_an_event_makes_no_second_one(cluster, transport,
         assert await recorder.drain(5) == 0
         assert (recorder.written, recorder.retries) == (1, 1)
     assert len(await events(cluster)) == 1
+
+
+async def test_a_stop_while_an_event_is_being_written_writes_it_once(cluster, transport, proxy, control_plane):
+    pod = await one_pod(cluster)
+    proxy.add(Delay(0.3, response=True), method="POST", path="/events$", times=1)
+    recorder = ApiEventRecorder(transport, UNLIMITED, ["schedcache"])
+    log = control_plane.audit.from_now()
+    async with running(recorder):
+        recorder.event(pod, "Normal", "Scheduled", "Binding", "assigned")
+        await asyncio.sleep(0.1)
+        assert await recorder.drain(5) == 0
+    await log.settled(cluster)
+    assert [(e.verb, e.status) for e in log.events(resource="events") if e.verb in ("create", "patch")] == [
+        ("create", 201)
+    ]
 
 
 async def test_events_of_one_pod_are_limited_and_notes_cut(cluster, transport):
