@@ -3,6 +3,7 @@
 from itertools import islice
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -242,6 +243,7 @@ class CacheMachine(RuleBasedStateMachine):
         assert len(set(generations)) == len(generations)
 
 
+@pytest.mark.slow
 def test_random_histories():
     CacheMachine.steps = 0
     run_state_machine_as_test(
