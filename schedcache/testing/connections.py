@@ -52,10 +52,20 @@ class Connector(aiohttp.TCPConnector):
 
 async def abort_connections(transports: Iterable[asyncio.Transport]) -> None:
     """Close a server's connections without a word, and wait until they are closed; ``TimeoutError`` after 5 s."""
-    sockets = [transport.get_extra_info("socket") for transport in transports]
+    transports = list(transports)
+    sockets = [found for transport in transports if (found := _socket_of(transport)) is not None]
     for transport in transports:
         transport.abort()
     await closed(sockets)
+
+
+def _socket_of(transport: asyncio.Transport) -> socket.socket | None:
+    try:
+        found: socket.socket | None = transport.get_extra_info("socket")
+    except AttributeError:
+        # asyncio of Python 3.11 asks nobody, once a TLS transport has been closed twice.
+        return None
+    return found
 
 
 async def closed(sockets: Iterable[socket.socket]) -> None:
