@@ -41,7 +41,7 @@ class _KeptStep(NamedTuple):
 class FilterOutcome:
     """Who passed (`feasible`: positions in `view`, ascending), and on demand who failed why.
 
-    `faulty`: some plugin answered with a status that is no rejection, so there may be a `fault`.
+    `faulty`: some plugin answered with a status that is no rejection, which may be the one that counts for a position.
     """
 
     def __init__(
@@ -51,14 +51,6 @@ class FilterOutcome:
         self.feasible = feasible
         self._steps = steps
         self.faulty = faulty
-
-    def fault(self) -> Status | None:
-        """The first status with code Error that counts, if any: the attempt is over then."""
-        if not self.faulty:
-            return None
-        ids, table = self.statuses()
-        found = (table[i] for i in np.unique(ids).tolist())
-        return next((status for status in found if status is not None and not status.rejected), None)
 
     def statuses(self) -> tuple[Ids, list[Status | None]]:
         """For each position the index of its first failure in the table, 0 = passed. Ask before the snapshot moves on."""
@@ -81,7 +73,7 @@ class FilterChain:
     def run(self, state: CycleState, pod: Pod, view: RowView, kept: KeptResults | None = None) -> FilterOutcome:
         """Filter the rows of the view. `kept` holds row-local results; leave it out when the view has pods added or removed.
 
-        Raises PluginError when a plugin raises anything. One that answers with an error has not passed the row; see `fault`.
+        Raises PluginError when a plugin raises anything. One that answers with an error has not passed the row; see `faulty`.
         """
         positions: Rows | None = None
         steps: list[_Step | _KeptStep] = []

@@ -39,7 +39,8 @@ class PreFilterResult(NamedTuple):
 class CycleState(dict[Any, Any]):
     """What plugins keep from one extension point to the next of one attempt; keys are the plugins' own.
 
-    `skip_filter` and `skip_score` hold the names of plugins that answered Skip in PreFilter or PreScore.
+    `skip_filter` and `skip_score` hold the names of plugins that answered Skip in PreFilter or PreScore. A plugin without
+    PreScore may put itself into `skip_score` in PreFilter.
     """
 
     __slots__ = ("skip_filter", "skip_score")

@@ -65,11 +65,12 @@ class Feasibility(NamedTuple):
         return self.outcome.view
 
     def check(self, pod: Pod) -> None:
-        """Raises PluginError where a plugin answered with an error."""
-        if not self.outcome.faulty and not self.refused:
+        """Raises PluginError where a plugin answered with an error, unless nominated pods kept it from being asked."""
+        if not self.outcome.faulty and all(status.rejected for status in self.refused.values()):
             return
-        faults = (self.outcome.fault(), *self.refused.values())
-        fault = next((status for status in faults if status is not None and not status.rejected), None)
+        ids, table = self.statuses()
+        found = (table[i] for i in np.unique(ids).tolist())
+        fault = next((status for status in found if status is not None and not status.rejected), None)
         if fault is not None:
             raise PluginError(pod, fault.plugin, "filter", fault.message)
 

@@ -34,6 +34,8 @@ class DynamicResources:
     @staticmethod
     def pre_filter(state: CycleState, _pod: Pod, _snapshot: "Snapshot") -> Status | None:
         state[_STATE_KEY] = True
+        # It has no PreScore upstream either, so this is where scoring is called off.
+        state.skip_score.add("DynamicResources")
         return SKIP
 
     @staticmethod
@@ -52,9 +54,7 @@ class DynamicResources:
         return None, unschedulable()
 
     @staticmethod
-    def pre_score(_state: CycleState, _pod: Pod, _view: RowView) -> Status | None:
-        return SKIP
-
-    @staticmethod
-    def score(_state: CycleState, _pod: Pod, view: RowView) -> Scores:
+    def score(state: CycleState, _pod: Pod, view: RowView) -> Scores:
+        if _STATE_KEY not in state:
+            raise LookupError(_NOT_FOUND)
         return np.zeros(len(view), np.int64)
