@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from schedcache.framework import Framework
+from schedcache.scheduling.failure import Failure, FailureHandler
 from tests.scheduling.world import World, make_node, make_pod, settle
 
 
@@ -107,6 +108,7 @@ async def test_bug_11_a_pod_updated_during_its_attempt_is_not_scheduled_twice():
         assert world.queue.find("default", "a") is None
         await world.clock.advance(10)
         assert world.api.posts == [("a", "n1")]
+        assert world.metrics.attempts == ["scheduled"]
         world.check_at_rest()
 
 
@@ -220,3 +222,25 @@ async def test_a_fault_of_ours_in_one_cycle_does_not_stop_the_others(monkeypatch
         await settle()
         assert world.api.node_of("good") == "n1"
         assert [info.pod.uid for info in world.queue.error_backoff_pods()] == ["bad"]
+
+
+async def test_a_pod_that_no_event_wakes_is_tried_again_after_five_minutes():
+    async with World() as world:
+        world.add_node("n1", "1")
+        world.api.create("a", cpu="3")
+        await world.clock.advance(290)
+        assert world.metrics.attempts == ["unschedulable"]
+        await world.clock.advance(60)
+        assert world.metrics.attempts == ["unschedulable"] * 2
+
+
+def test_a_pod_that_the_cache_counts_is_not_queued_again_whatever_the_watch_knows():
+    world = World()
+    world.add_node("n1")
+    pod = world.api.create("a")
+    info = world.queue.pop_nowait()
+    world.cache.add_pod(pod.with_node("n1"))
+    failures = FailureHandler(world.scheduler.state, world.recorder)
+    failures.handle(info, Failure.of_error("lost"), world.clock())
+    assert world.queue.find("default", "a") is None
+    assert world.queue.in_flight() == []

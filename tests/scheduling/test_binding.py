@@ -1,10 +1,12 @@
 """Binding: what comes back from the API server, and what must be true afterwards."""
 
 import pytest
+from msgspec.structs import replace
 
 from schedcache.framework import Status, unschedulable
 from schedcache.framework.status import Code
 from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
+from schedcache.scheduling.live_read import Truth, judge
 from tests.scheduling.world import World, make_pod, raises, settle
 
 REFUSED = ApiError("the server refused", status=422)
@@ -371,3 +373,82 @@ async def test_stopping_lets_binds_end_and_forgets_those_that_do_not():
         assert world.cache.dump().assumed_pods == {"a"}
     assert world.cache.dump().assumed_pods == frozenset()
     assert len(world.scheduler.bindings) == 0
+
+
+async def test_a_pod_handed_to_another_scheduler_before_its_bind_is_sent_is_not_bound():
+    class SlowPreBind:
+        name = "SlowPreBind"
+
+        def __init__(self, args, handle): ...
+
+        async def pre_bind(self, state, pod, node_name):
+            await world.clock.sleep(5)
+
+    world = World(extra={"SlowPreBind": SlowPreBind})
+    async with world:
+        world.add_node("n1")
+        world.api.create("a")
+        await settle()
+        world.api.change("a", shape=make_pod("a", "a", scheduler="other").shape)
+        await world.clock.advance(30)
+        assert world.api.posts == []
+        assert world.queue.find("default", "a") is None
+        world.check_at_rest()
+
+
+async def test_a_pod_that_is_being_deleted_is_not_queued_after_its_bind_failed():
+    async with World() as world:
+        world.add_node("n1")
+
+        async def deleted_meanwhile(pod, node):
+            world.api.change("a", deletion_timestamp="2026-01-01T00:00:00Z")
+            raise REFUSED
+
+        world.api.before_bind.append(deleted_meanwhile)
+        world.api.create("a")
+        await world.clock.advance(30)
+        assert world.recorder.events == []
+        assert world.queue.find("default", "a") is None
+        world.check_at_rest()
+
+
+async def test_a_fault_between_assume_and_bind_leaks_no_room(monkeypatch):
+    async with World() as world:
+        world.add_node("n1")
+        monkeypatch.setattr(world.scheduler.frameworks["schedcache"], "run_permit", lambda *_: 1 / 0)
+        world.api.create("a")
+        await settle()
+        assert world.requested("n1") == 0
+        assert [info.pod.uid for info in world.queue.error_backoff_pods()] == ["a"]
+
+
+async def test_the_nomination_ends_when_the_pod_is_assumed():
+    async with World() as world:
+        world.add_node("n1")
+        world.api.before_bind.append(lambda pod, node: world.clock.sleep(5))
+        world.api.create("a", status={"nominatedNodeName": "n1"})
+        assert world.queue.nominated_nodes() == ["n1"]
+        await settle()
+        assert world.cache.dump().assumed_pods == {"a"}
+        assert world.queue.nominated_nodes() == []
+
+
+ASSUMED = make_pod("u1", "web", node="n1")
+GOING = replace(make_pod("u1", "web"), deletion_timestamp="2026-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("live", "truth"),
+    [
+        (None, Truth.GONE),
+        (make_pod("u2", "web", node="n1"), Truth.GONE),
+        (make_pod("u1", "web", node="n1", status={"phase": "Succeeded"}), Truth.GONE),
+        (make_pod("u1", "web", node="n1"), Truth.BOUND),
+        (replace(GOING, node_name="n1"), Truth.BOUND),
+        (make_pod("u1", "web", node="n2"), Truth.ELSEWHERE),
+        (make_pod("u1", "web"), Truth.UNBOUND),
+        (GOING, Truth.DELETING),
+    ],
+)
+def test_what_a_live_read_means(live, truth):
+    assert judge(ASSUMED, live) is truth

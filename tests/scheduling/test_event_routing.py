@@ -220,3 +220,102 @@ async def test_observing_follows_and_does_nothing():
         assert world.requested("n1") == 100
         assert world.queue.active_pods() == []
         assert len(world.pods) == 2
+
+
+def moves_of(world):
+    """Labels of the events that the queue is told, from now on."""
+    labels, move = [], world.queue.move
+
+    def told(event, *rest):
+        labels.append(event.label)
+        move(event, *rest)
+
+    world.queue.move = told
+    return labels
+
+
+def test_a_node_recreated_under_its_name_is_a_deletion_and_an_addition(world):
+    node = world.add_node("n1")
+    labels = moves_of(world)
+    world.scheduler.handlers.on_update("Node", node, make_node("n1", version="99", uid="another"))
+    assert labels == ["NodeDelete", "NodeAdd"]
+
+
+def test_a_late_deletion_of_a_nodes_predecessor_leaves_the_node(world):
+    old = world.add_node("n1")
+    world.scheduler.handlers.on_update("Node", old, make_node("n1", version="99", uid="another"))
+    world.scheduler.handlers.on_delete("Node", old, missed=True)
+    assert world.cache.dump().nodes["n1"].node is not None
+
+
+async def waiting_for_room(world):
+    """A pod of ours that found n1 full."""
+    world.api.create("small", cpu="1")
+    await settle()
+    assert "small" in [info.pod.uid for info in world.queue.unschedulable_pods()]
+
+
+async def test_room_that_an_external_bind_leaves_where_we_assumed_the_pod_wakes_who_waits_for_it():
+    async with World() as world:
+        world.add_node("n1", "1")
+        world.api.before_bind.append(lambda pod, node: world.clock.sleep(100))
+        world.api.create("a", cpu="1")
+        await settle()
+        await waiting_for_room(world)
+        world.api.change("a", node_name="n2")
+        await world.clock.advance(3)
+        assert world.api.node_of("small") == "n1"
+
+
+async def nominated(world):
+    """A pod of higher priority for which room on n1 is kept, though it does not fit there yet."""
+    world.add_node("n1", "2")
+    world.api.create("tenant", cpu="1", node="n1")
+    preemptor = world.api.create("h", cpu="2", priority=10)
+    await settle()
+    world.api.change("h", nominated_node_name="n1")
+    await waiting_for_room(world)
+    return preemptor
+
+
+async def test_a_nominated_pod_bound_elsewhere_by_others_wakes_who_made_way_for_it():
+    """kubernetes/kubernetes#134859."""
+    async with World() as world:
+        await nominated(world)
+        world.api.change("h", node_name="n9")
+        await world.clock.advance(3)
+        assert world.api.node_of("small") == "n1"
+
+
+async def test_a_nomination_that_is_withdrawn_wakes_who_made_way_for_it():
+    async with World() as world:
+        await nominated(world)
+        world.api.change("h", nominated_node_name="")
+        await world.clock.advance(3)
+        assert world.api.node_of("small") == "n1"
+
+
+async def test_rebuild_wakes_pods_for_what_was_missed_and_takes_bound_ones_out_of_the_queue():
+    async with World() as world:
+        world.add_node("n1", "1")
+        world.api.create("big", cpu="2")
+        world.api.create("bound-unseen", cpu="2")
+        await settle()
+        pods = [
+            world.api.by_uid("big"),
+            make_pod("bound-unseen", "bound-unseen", node="n1", version="99999", cpu="100m"),
+        ]
+        world.scheduler.handlers.on_rebuild({"Pod": pods, "Node": [make_node("n1", "4")]})
+        assert world.queue.find("default", "bound-unseen") is None
+        await world.clock.advance(3)
+        assert world.api.posts == [("big", "n1")]
+
+
+def test_writes_that_wait_for_pods_that_are_gone_are_dropped(world):
+    world.api.create("gone")
+    world.api.create("vanished")
+    forgotten = []
+    world.recorder.forget = forgotten.append
+    world.api.delete("gone")
+    world.scheduler.handlers.on_rebuild({"Pod": [], "Node": []})
+    assert forgotten == ["gone", "vanished"]

@@ -57,6 +57,17 @@ async def test_unbound_is_released_and_queued_again():
         assert world.api.posts == [("a", "n1"), ("a", "n1")]
 
 
+async def test_room_that_is_released_wakes_who_waits_for_it():
+    async with World() as world:
+        await slow_watch(world)
+        world.api.change("a", node_name="", nominated_node_name="")
+        world.api.handlers.on_add("Pod", world.api.create("b", cpu="1", priority=5))
+        await settle()
+        assert [info.pod.uid for info in world.queue.unschedulable_pods()] == ["b"]
+        await world.clock.advance(40)
+        assert world.api.posts[1] == ("b", "n1")
+
+
 async def test_elsewhere_moves_the_pod_there():
     async with World() as world:
         await slow_watch(world)

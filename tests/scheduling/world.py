@@ -65,7 +65,11 @@ class Fit:
         return None if pod.requests.resource.milli_cpu <= free else unschedulable("Insufficient cpu")
 
     def events_to_register(self) -> list[Any]:
-        return [EventHint("AssignedPod", ("Delete",)), EventHint("Node", ("Add", "UpdateNodeAllocatable"))]
+        return [
+            EventHint("AssignedPod", ("Delete", "UpdatePodScaleDown")),
+            EventHint("TargetPod", ("UpdatePodScaleDown",)),
+            EventHint("Node", ("Add", "UpdateNodeAllocatable")),
+        ]
 
 
 class Sort:
@@ -263,9 +267,16 @@ def make_node(name: str, cpu: str = "4", version: str = "1", uid: str = "", **sp
 class World:
     """The scheduler under test with all that surrounds it."""
 
-    def __init__(self, *, extra: dict[str, Any] | None = None, observe: bool = False, max_binding: int = 128) -> None:
+    def __init__(
+        self,
+        *,
+        extra: dict[str, Any] | None = None,
+        observe: bool = False,
+        max_binding: int = 128,
+        api: Api | None = None,
+    ) -> None:
         self.clock = Clock()
-        self.api = Api()
+        self.api = api or Api()
         self.recorder = Recorder()
         self.rebuilds: list[str] = []
         self.pods = PodStore()
