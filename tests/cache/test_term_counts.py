@@ -56,7 +56,8 @@ class TestRowCounts:
 class TestTerminating:
     def test_pods_that_come_while_the_index_is_active_are_left_out_of_later_questions(self):
         cache = make_cache("n1", "n2")
-        cache.add_pod(terminating("early", "n2", labels={"app": "a"}))
+        for name in ("early", "earlier"):
+            cache.add_pod(terminating(name, "n2", labels={"app": "a"}))
         snapshot = updated(cache)
         live, every = PodTerm(None, APPS[0], ignore_terminating=True), PodTerm(None, APPS[0])
         assert snapshot.term_index.counts(PodTerm(None, APPS[1])).sum() == 0
@@ -65,12 +66,12 @@ class TestTerminating:
             cache.add_pod(make_pod(f"p{i}", "n1", labels={"app": "a"}))
         updated(cache, snapshot)
         assert snapshot.term_index.counts(live).tolist() == [2, 0]
-        assert snapshot.term_index.counts(every).tolist() == [4, 1]
+        assert snapshot.term_index.counts(every).tolist() == [4, 2]
         cache.remove_pod(terminating("t0", "n1"))
         cache.remove_pod(terminating("early", "n2"))
         updated(cache, snapshot)
         assert snapshot.term_index.counts(live).tolist() == [2, 0]
-        assert snapshot.term_index.counts(every).tolist() == [3, 0]
+        assert snapshot.term_index.counts(every).tolist() == [3, 1]
         assert snapshot.term_index.check() == []
 
     def test_a_new_shape_is_counted_by_the_terms_that_were_asked_for_before(self):
