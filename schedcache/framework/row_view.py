@@ -39,9 +39,9 @@ class _Deltas:
             column = self.requested.get(resource)
             if column is None:
                 column = self.requested[resource] = np.zeros(self.size, np.int64)
-            column[position] += sign * amount
-        self.non_zero[0, position] += sign * requests.non_zero_milli_cpu
-        self.non_zero[1, position] += sign * requests.non_zero_memory
+            column[position] = _bounded(int(column[position]) + sign * amount)
+        for i, amount in enumerate((requests.non_zero_milli_cpu, requests.non_zero_memory)):
+            self.non_zero[i, position] = _bounded(int(self.non_zero[i, position]) + sign * amount)
         self.pod_count[position] += sign
 
     def take(self, positions: Rows) -> "_Deltas":
@@ -182,6 +182,12 @@ class RowView:
 
 
 _NON_ZERO = {CPU: 0, MEMORY: 1}
+_BEYOND = 2**62
+
+
+def _bounded(amount: int) -> int:
+    # More than any node has; what is added to it stays within 64 bits.
+    return max(-_BEYOND, min(amount, _BEYOND))
 
 
 def _amounts(resource: Resource) -> Iterator[tuple[str, int]]:

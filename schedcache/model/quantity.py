@@ -19,6 +19,8 @@ _GRAMMAR = re.compile(
 )
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+# No more digits than this are read: whoever writes that many means no amount, and reading them takes quadratic time.
+_MAX_LENGTH = 512
 # Beyond this power of ten every mantissa is either zero or over the cap; it keeps `1e999999999` from costing memory.
 _MAX_EXPONENT = 64
 
@@ -33,6 +35,8 @@ def parse_quantity(text: str) -> int:
 
     Raises QuantityError for anything that the Kubernetes API would refuse.
     """
+    if len(text) > _MAX_LENGTH:
+        raise QuantityError(f"{text[:20]!r}... has {len(text)} characters, which no quantity needs")
     match = _GRAMMAR.fullmatch(text)
     if match is None or not (match["whole"] or match["fraction"]):
         raise QuantityError(

@@ -65,11 +65,11 @@ class OfflineCluster:
             self.add(obj)
 
     def add(self, obj: Mapping[str, Any]) -> None:
-        """Add one object, or the items of a List."""
-        kind = obj.get("kind")
+        """Add one object, or the items of a List. Raises MalformedObjectError."""
+        kind = _mapping(obj, "object").get("kind")
         if isinstance(kind, str) and kind.endswith("List"):
             for item in obj.get("items") or ():
-                self.add({"kind": kind.removesuffix("List"), **item})
+                self.add({"kind": kind.removesuffix("List"), **_mapping(item, f"item of a {kind}")})
         elif kind == "Node":
             node = Node.from_dict(obj)
             self.nodes[node.name] = node
@@ -115,9 +115,16 @@ class OfflineCluster:
         return (pod for pod in waiting if names is None or pod.scheduler_name in names)
 
 
+def _mapping(found: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(found, Mapping):
+        raise MalformedObjectError(what, "", "", f"expected fields and values, got {type(found).__name__}")
+    return found
+
+
 def read_pod(obj: Mapping[str, Any]) -> Pod:
     """A pod; one without UID gets its name for one. Raises MalformedObjectError."""
-    metadata = obj.get("metadata")
+    metadata = _mapping(obj, "Pod").get("metadata")
+    metadata = {} if metadata is None else metadata
     if isinstance(metadata, Mapping) and not metadata.get("uid"):
         name = f"{metadata.get('namespace') or 'default'}/{metadata.get('name') or ''}"
         obj = {**obj, "metadata": {**metadata, "uid": name}}

@@ -90,7 +90,7 @@ def test_agrees_with_decimal_arithmetic(whole, fraction, suffix):
     assert parse_quantity("-" + text) == -expected
 
 
-@pytest.mark.parametrize("text", ["1K", "10 Mi", "1ki", "", "0x10", "1e3Ki", "Mi"])
+@pytest.mark.parametrize("text", ["1K", "10 Mi", "1ki", "", "0x10", "1e3Ki", "Mi", "1" * 5000, "1e" + "9" * 5000])
 def test_an_illegal_amount_names_the_object_and_the_field(text):
     container = {"name": "c", "resources": {"requests": {"cpu": "1", "memory": text}}}
     pod = {
