@@ -6,21 +6,20 @@ import random
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
 from prometheus_client import CollectorRegistry
 
 from schedcache.cache import ClusterObjects, SchedulerCache
 from schedcache.cli.idle import Nobody
+from schedcache.cli.settings import Settings
 from schedcache.cli.source_metrics import SourceCollector
-from schedcache.config import KubeSchedulerConfiguration, KubeSchedulerProfile
 from schedcache.framework import Framework
 from schedcache.kube.binder import ApiBinder
 from schedcache.kube.credentials import load_credentials
 from schedcache.kube.event_recorder import ApiEventRecorder
 from schedcache.kube.kinds import KINDS
-from schedcache.kube.kopf_source import KopfSource
 from schedcache.kube.rate import TokenBucket
 from schedcache.kube.reflector import Reflector
 from schedcache.kube.status_writer import ApiStatusWriter
@@ -42,28 +41,8 @@ _GC_THRESHOLDS = (20_000, 20, 100)
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What to run.
-
-    `configuration` is complete (`with_defaults`). `qps` and `burst` are for binds and for the other writes each. An assumed
-    pod that the watch has not confirmed `assumed_pod_ttl` seconds after its binding is asked about.
-    """
-
-    configuration: KubeSchedulerConfiguration
-    kubeconfig: str | None = None
-    qps: float = 50.0
-    burst: int = 100
-    event_source: str = "reflector"
-    observe: bool = False
-    max_in_unschedulable: float = 300.0
-    assumed_pod_ttl: float = 30.0
-    validate: bool = False
-
-    @property
-    def profiles(self) -> Sequence[KubeSchedulerProfile]:
-        """The profiles to schedule for: none when observing."""
-        return () if self.observe else self.configuration.profiles or ()
+if TYPE_CHECKING:
+    from schedcache.kube.kopf_source import KopfSource
 
 
 class Program:
@@ -75,7 +54,7 @@ class Program:
     def __init__(
         self,
         scheduler: Scheduler,
-        source: Reflector | KopfSource,
+        source: "Reflector | KopfSource",
         registry: CollectorRegistry,
         writers: Sequence[ApiEventRecorder | ApiStatusWriter] = (),
     ) -> None:
@@ -194,7 +173,11 @@ def _writers(transport: Transport, settings: Settings) -> tuple[ApiEventRecorder
 
 def make_source(
     name: str, transport: Transport, sink: EventSink, frameworks: Iterable[Framework]
-) -> Reflector | KopfSource:
+) -> "Reflector | KopfSource":
     """The event source of that name, for pods, nodes and what the plugins read besides."""
     kinds = ["Pod", "Node", *sorted({kind for framework in frameworks for kind in framework.kinds()} & KINDS.keys())]
-    return (KopfSource if name == "kopf" else Reflector)(transport, sink, kinds)
+    if name == "kopf":
+        from schedcache.kube.kopf_source import KopfSource  # half a second of imports that nobody else needs
+
+        return KopfSource(transport, sink, kinds)
+    return Reflector(transport, sink, kinds)

@@ -1,13 +1,14 @@
 """From flags and the configuration file to what is run; flags win."""
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 from msgspec.structs import replace
 
 from schedcache.cli.errors import UsageError
-from schedcache.cli.program import Settings
 from schedcache.config import (
     ConfigError,
     KubeSchedulerConfiguration,
@@ -20,6 +21,30 @@ from schedcache.config.duration import seconds
 
 DEFAULT_SCHEDULER_NAME = "schedcache"
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What to run.
+
+    `configuration` is complete (`with_defaults`). `qps` and `burst` are for binds and for the other writes each. An assumed
+    pod that the watch has not confirmed `assumed_pod_ttl` seconds after its binding is asked about.
+    """
+
+    configuration: KubeSchedulerConfiguration
+    kubeconfig: str | None = None
+    qps: float = 50.0
+    burst: int = 100
+    event_source: str = "reflector"
+    observe: bool = False
+    max_in_unschedulable: float = 300.0
+    assumed_pod_ttl: float = 30.0
+    validate: bool = False
+
+    @property
+    def profiles(self) -> Sequence[KubeSchedulerProfile]:
+        """The profiles to schedule for: none when observing."""
+        return () if self.observe else self.configuration.profiles or ()
 
 
 def settings_of(options: argparse.Namespace) -> Settings:

@@ -1,0 +1,141 @@
+"""A program at work: served over HTTP, stopped by signals, with what its health depends on."""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator
+
+import structlog
+from aiohttp import web
+from prometheus_client import disable_created_metrics
+from prometheus_client.aiohttp import make_aiohttp_handler
+
+from schedcache import __version__
+from schedcache.cli.errors import UsageError
+from schedcache.cli.program import Program, assembled
+from schedcache.cli.serving import serve
+from schedcache.cli.settings import Settings
+from schedcache.framework import PluginSetError
+from schedcache.kube.credentials import CredentialError
+from schedcache.kube.kinds import KINDS
+from schedcache.server.dump import dump_route
+from schedcache.server.health import Health
+
+STALE_SECONDS = 75.0
+"""A watch brings something at least every minute, a bookmark if nothing else."""
+STALLED_SECONDS = 10.0
+"""The housekeeping of a loop that lives runs every second."""
+_log = structlog.get_logger(__name__)
+
+
+def run(options: argparse.Namespace, settings: Settings) -> int:
+    """Run a scheduler until it is told to stop; the exit status. Raises UsageError."""
+    # A second series for each counter and histogram, that nobody reads.
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # prometheus_client leaves it untyped
+    try:
+        return asyncio.run(_run(options, settings))
+    except (CredentialError, PluginSetError) as error:
+        raise UsageError(str(error)) from error
+
+
+async def _run(options: argparse.Namespace, settings: Settings) -> int:
+    stop = stop_signals()
+    try:
+        async with assembled(settings) as program, _served(options, program):
+            _log.info("starting", version=__version__, observe=settings.observe, event_source=settings.event_source)
+            return await run_until(program, stop)
+    except ExceptionGroup as errors:
+        usage, others = errors.split(UsageError)
+        if usage is not None and others is None:
+            raise usage.exceptions[0] from None
+        raise
+
+
+def stop_signals() -> asyncio.Event:
+    """Set at SIGTERM and SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def run_until(program: Program, stop: asyncio.Event) -> int:
+    """Run the program until `stop` is set (0), or until one of its tasks fails (1)."""
+    running = asyncio.create_task(program.run(), name="program")
+    stopped = asyncio.create_task(stop.wait(), name="stop signal")
+    await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
+    asked = stop.is_set()
+    if asked:
+        _log.info("stopping")
+    stopped.cancel()
+    running.cancel()
+    (error, _) = await asyncio.gather(running, stopped, return_exceptions=True)
+    if asked and (error is None or isinstance(error, asyncio.CancelledError)):
+        _log.info("stopped")
+        return 0
+    _log.critical("ended by itself", exc_info=error if isinstance(error, BaseException) else None)
+    return 1
+
+
+@contextlib.asynccontextmanager
+async def _served(options: argparse.Namespace, program: Program) -> AsyncIterator[None]:
+    health = health_of(program)
+    async with contextlib.AsyncExitStack() as stack:
+        routes = main_routes(program, health)
+        port = await stack.enter_async_context(serve(routes, options.bind_address, options.port, "--port"))
+        _log.info("serving metrics and dump", address=options.bind_address, port=port)
+        if options.probe_port is not None:
+            probes = serve(health.routes(), None, options.probe_port, "--probe-port")
+            _log.info("serving probes", port=await stack.enter_async_context(probes))
+        yield
+
+
+def main_routes(program: Program, health: Health) -> list[web.RouteDef]:
+    """Everything that is answered on the main port."""
+    metrics = web.get("/metrics", make_aiohttp_handler(program.registry))
+    return [metrics, dump_route(program.scheduler, program.source), *health.routes()]
+
+
+def health_of(program: Program) -> Health:
+    """Alive: every task runs and the loop turns. Ready: all kinds are listed and heard of, and nothing is stopping."""
+    scheduler, source = program.scheduler, program.source
+
+    def tasks() -> str:
+        failed = program.failed_task()
+        return f"{failed} has ended" if failed and not program.stopping else ""
+
+    def loop() -> str:
+        last = scheduler.last_housekeeping
+        age = 0.0 if last is None or program.stopping else scheduler.state.clock() - last
+        return f"stalled for {age:.0f} s" if age > STALLED_SECONDS else ""
+
+    def synced() -> str:
+        missing = [plural(kind) for kind in source.ages() if kind not in scheduler.handlers.synced_kinds]
+        return f"not listed yet: {', '.join(missing)}" if missing else "" if source.has_synced() else "not synced"
+
+    def watches() -> str:
+        stale = [f"{plural(kind)} ({age:.0f} s)" for kind, age in source.ages().items() if age > STALE_SECONDS]
+        return f"nothing heard of {', '.join(stale)}" if stale else ""
+
+    def scheduling() -> str:
+        return "" if scheduler.last_housekeeping is not None else "not begun"
+
+    def shutdown() -> str:
+        return "stopping" if program.stopping else ""
+
+    return Health(
+        livez=[("tasks", tasks), ("scheduling-loop", loop)],
+        readyz=[
+            ("informer-sync", synced),
+            ("watches", watches),
+            ("scheduling", scheduling),
+            ("shutdown", shutdown),
+        ],
+    )
+
+
+def plural(kind: str) -> str:
+    """As people call the kind, and as the API's paths do."""
+    return KINDS[kind].plural
