@@ -99,8 +99,8 @@ class OfflineCluster:
         return next((p for p in self.pods.values() if p.namespace == namespace and p.name == name), None)
 
     def snapshot(self) -> Snapshot:
-        """What a cycle would work on."""
-        placed = [pod for pod in self.pods.values() if pod.node_name]
+        """What a cycle would work on: a pod on a node that does not exist holds nothing, not even its claims."""
+        placed = [pod for pod in self.pods.values() if pod.node_name in self.nodes]
         return Snapshot.build(placed, self.nodes.values())
 
     def nominated_nodes(self) -> Collection[str]:
