@@ -70,12 +70,12 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         return f"{obj.namespace}/{obj.name}" if self.namespaced else obj.name  # type: ignore[attr-defined]  # namespaced kinds have it
 
 
-def _kind(model: type[ClusterObject], plural: str, group: str = "", *, namespaced: bool = True) -> Kind:
+def _kind(model: type[ClusterObject], plural: str, group: str = "") -> Kind:
     return Kind(
         name=model.__name__,
         group=group,
         plural=plural,
-        namespaced=namespaced,
+        namespaced=model.namespaced,
         from_json=model.from_json,
         from_dict=model.from_dict,
     )
@@ -93,19 +93,19 @@ KINDS: Mapping[str, Kind] = {
             field_selector="status.phase!=Succeeded,status.phase!=Failed",
         ),
         Kind(name="Node", plural="nodes", namespaced=False, from_json=Node.from_json, from_dict=Node.from_dict),
-        _kind(Namespace, "namespaces", namespaced=False),
+        _kind(Namespace, "namespaces"),
         _kind(Service, "services"),
         _kind(ReplicationController, "replicationcontrollers"),
         _kind(ReplicaSet, "replicasets", "apps"),
         _kind(StatefulSet, "statefulsets", "apps"),
         _kind(PodDisruptionBudget, "poddisruptionbudgets", "policy"),
-        _kind(PersistentVolume, "persistentvolumes", namespaced=False),
+        _kind(PersistentVolume, "persistentvolumes"),
         _kind(PersistentVolumeClaim, "persistentvolumeclaims"),
-        _kind(StorageClass, "storageclasses", STORAGE, namespaced=False),
-        _kind(CSINode, "csinodes", STORAGE, namespaced=False),
-        _kind(CSIDriver, "csidrivers", STORAGE, namespaced=False),
+        _kind(StorageClass, "storageclasses", STORAGE),
+        _kind(CSINode, "csinodes", STORAGE),
+        _kind(CSIDriver, "csidrivers", STORAGE),
         _kind(CSIStorageCapacity, "csistoragecapacities", STORAGE),
-        _kind(VolumeAttachment, "volumeattachments", STORAGE, namespaced=False),
+        _kind(VolumeAttachment, "volumeattachments", STORAGE),
     )
 }
 """By name. All are served in v1 of their group."""

@@ -23,7 +23,8 @@ class ClusterObject(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     resource_version: str = ""
 
     _reader: ClassVar[Reader[Any]]
-    _namespaced: ClassVar[bool] = False
+    namespaced: ClassVar[bool] = False
+    """Whether objects of the kind live in namespaces."""
 
     @classmethod
     def from_dict(cls, obj: Mapping[str, Any]) -> Self:
@@ -44,7 +45,7 @@ class ClusterObject(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         meta = meta or wire.ObjectMeta()
         return {
             "name": meta.name or "",
-            "namespace": (meta.namespace or "default") if cls._namespaced else "",
+            "namespace": (meta.namespace or "default") if cls.namespaced else "",
             "uid": meta.uid or "",
             "resource_version": meta.resource_version or "",
         }
@@ -106,7 +107,7 @@ class Service(ClusterObject, frozen=True, eq=False, kw_only=True):
     selector: Mapping[str, str] | None = None
 
     _reader: ClassVar[Reader[Any]] = Reader("Service", _EqualityWire)
-    _namespaced: ClassVar[bool] = True
+    namespaced: ClassVar[bool] = True
 
     @classmethod
     def _from_wire(cls, w: _EqualityWire) -> Self:
@@ -119,7 +120,7 @@ class ReplicationController(ClusterObject, frozen=True, eq=False, kw_only=True):
     selector: Mapping[str, str] | None = None
 
     _reader: ClassVar[Reader[Any]] = Reader("ReplicationController", _EqualityWire)
-    _namespaced: ClassVar[bool] = True
+    namespaced: ClassVar[bool] = True
 
     @classmethod
     def _from_wire(cls, w: _EqualityWire) -> Self:
@@ -132,7 +133,7 @@ class ReplicaSet(ClusterObject, frozen=True, eq=False, kw_only=True):
     selector: LabelSelector | None = None
 
     _reader: ClassVar[Reader[Any]] = Reader("ReplicaSet", _SelectorWire)
-    _namespaced: ClassVar[bool] = True
+    namespaced: ClassVar[bool] = True
 
     @classmethod
     def _from_wire(cls, w: _SelectorWire) -> Self:
@@ -145,7 +146,7 @@ class StatefulSet(ClusterObject, frozen=True, eq=False, kw_only=True):
     selector: LabelSelector | None = None
 
     _reader: ClassVar[Reader[Any]] = Reader("StatefulSet", _SelectorWire)
-    _namespaced: ClassVar[bool] = True
+    namespaced: ClassVar[bool] = True
 
     @classmethod
     def _from_wire(cls, w: _SelectorWire) -> Self:
@@ -160,7 +161,7 @@ class PodDisruptionBudget(ClusterObject, frozen=True, eq=False, kw_only=True):
     disrupted_pods: frozenset[str] = frozenset()
 
     _reader: ClassVar[Reader[Any]] = Reader("PodDisruptionBudget", _BudgetWire)
-    _namespaced: ClassVar[bool] = True
+    namespaced: ClassVar[bool] = True
 
     @classmethod
     def _from_wire(cls, w: _BudgetWire) -> Self:

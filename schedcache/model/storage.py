@@ -120,7 +120,7 @@ class PersistentVolumeClaim(ClusterObject, frozen=True, eq=False, kw_only=True):
     """The controller: for the claim of a generic ephemeral volume, its pod."""
 
     _reader: ClassVar[Reader[Any]] = Reader("PersistentVolumeClaim", wire.PersistentVolumeClaimWire)
-    _namespaced: ClassVar[bool] = True
+    namespaced: ClassVar[bool] = True
 
     @classmethod
     def _from_wire(cls, w: wire.PersistentVolumeClaimWire) -> Self:
@@ -231,7 +231,7 @@ class CSIStorageCapacity(ClusterObject, frozen=True, eq=False, kw_only=True):
     maximum_volume_size: int | None = None
 
     _reader: ClassVar[Reader[Any]] = Reader("CSIStorageCapacity", wire.CSIStorageCapacityWire)
-    _namespaced: ClassVar[bool] = True
+    namespaced: ClassVar[bool] = True
 
     @classmethod
     def _from_wire(cls, w: wire.CSIStorageCapacityWire) -> Self:

@@ -17,37 +17,31 @@ from schedcache.model.resources import (
     is_pod_level_resource,
     pod_requests,
 )
+from schedcache.simulation.cluster import KINDS
+from schedcache.simulation.manifest_checks import READ, check_manifest
 
 _NAMESPACE = uuid.UUID("6f0d5c38-3a5f-5a1b-9c57-0d6c3f3f7a11")
 _SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-_CLUSTER_WIDE = frozenset(
-    {
-        "Node",
-        "Namespace",
-        "PersistentVolume",
-        "StorageClass",
-        "CSINode",
-        "CSIDriver",
-        "VolumeAttachment",
-        "PriorityClass",
-    }
-)
+_WITHOUT_NAMESPACE = {"Node", "PriorityClass"} | {name for name, kind in KINDS.items() if not kind.namespaced}
 
 JSONObject = Mapping[str, Any]
 
 
 class PriorityClasses:
-    """The priority classes of a cluster, from its objects."""
+    """The priority classes of a cluster."""
 
-    def __init__(self, objects: Iterable[JSONObject]) -> None:
+    def __init__(self) -> None:
         self._values = dict(_SYSTEM_CLASSES)
         self._default = 0
-        for obj in objects:
-            if obj.get("kind") == "PriorityClass":
-                value = int(obj.get("value") or 0)
-                self._values[obj["metadata"]["name"]] = value
-                if obj.get("globalDefault"):
-                    self._default = value
+
+    def add(self, obj: JSONObject) -> None:
+        """Note the object if it is one. Raises MalformedObjectError."""
+        if obj.get("kind") == "PriorityClass":
+            check_manifest(obj)
+            value = obj.get("value") or 0
+            self._values[obj["metadata"]["name"]] = value
+            if obj.get("globalDefault"):
+                self._default = value
 
     def value(self, name: str | None) -> int | None:
         """The priority that a pod of the class gets; None where there is no such class."""
@@ -55,9 +49,15 @@ class PriorityClasses:
 
 
 def with_api_defaults(obj: JSONObject, priorities: PriorityClasses) -> JSONObject:
-    """The object as the API server would store it."""
+    """The object as the API server would store it. Kinds that scheduling does not read are left alone.
+
+    Raises MalformedObjectError, naming object and field.
+    """
+    kind = str(obj.get("kind"))
+    if kind not in READ:
+        return obj
+    check_manifest(obj)
     made = copy.deepcopy(dict(obj))
-    kind = str(made.get("kind"))
     _default_metadata(made, kind)
     if kind == "Pod":
         _default_pod(made, priorities)
@@ -75,8 +75,10 @@ def with_api_defaults(obj: JSONObject, priorities: PriorityClasses) -> JSONObjec
 
 def _default_metadata(obj: dict[str, Any], kind: str) -> None:
     metadata = obj["metadata"] = dict(obj.get("metadata") or {})
-    if kind not in _CLUSTER_WIDE and not metadata.get("namespace"):
+    if kind not in _WITHOUT_NAMESPACE and not metadata.get("namespace"):
         metadata["namespace"] = "default"
+    if not metadata.get("name"):
+        metadata["name"] = f"{metadata['generateName']}{uuid.uuid5(_NAMESPACE, repr(obj)).hex[:5]}"
     if not metadata.get("uid"):
         name = f"{kind}/{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
         metadata["uid"] = str(uuid.uuid5(_NAMESPACE, name))

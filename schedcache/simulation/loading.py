@@ -1,7 +1,8 @@
 """Cluster and pod files as kubectl prints them, or raw manifests: YAML or JSON, one object, a List or many documents."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import yaml
@@ -31,9 +32,13 @@ def parse_objects(text: str, source: str) -> list[SourcedObject]:
     return objects
 
 
-def in_context(source: str, error: MalformedObjectError) -> InputError:
-    """The same error with the name of the file."""
-    return InputError(f"{source}: {error}")
+@contextmanager
+def reading(source: str) -> Iterator[None]:
+    """A MalformedObjectError inside becomes an InputError that names the file too."""
+    try:
+        yield
+    except MalformedObjectError as error:
+        raise InputError(f"{source}: {error}") from None
 
 
 def _documents(text: str, source: str) -> Iterable[Any]:
@@ -56,7 +61,10 @@ def _items(document: Any, source: str) -> Iterator[Mapping[str, Any]]:
     if not (isinstance(kind, str) and kind.endswith("List") and "items" in document):
         yield document
         return
-    for item in document["items"] or ():
+    items = document["items"] or ()
+    if not isinstance(items, Sequence) or isinstance(items, str):
+        raise InputError(f"{source}: items: expected a list, got {_glimpse(items)}")
+    for item in items:
         if not isinstance(item, Mapping):
             raise InputError(f"{source}: items: expected Kubernetes objects, got {_glimpse(item)}")
         # Typed lists (PodList) leave out the kind of their items.

@@ -8,7 +8,8 @@ from schedcache.config.types import KubeSchedulerConfiguration
 from schedcache.model import MalformedObjectError, Pod
 from schedcache.simulation.api_defaults import PriorityClasses, with_api_defaults
 from schedcache.simulation.cluster import OfflineCluster, read_pod
-from schedcache.simulation.loading import InputError, SourcedObject, in_context
+from schedcache.simulation.loading import InputError, SourcedObject, reading
+from schedcache.simulation.manifest_checks import READ
 from schedcache.simulation.offline import OfflineScheduler
 
 
@@ -23,14 +24,32 @@ class WhatIf:
     """A cluster from files, the API server's defaults applied. Raises InputError, naming file, object and field."""
 
     def __init__(self, objects: Sequence[SourcedObject], config: KubeSchedulerConfiguration) -> None:
-        self._priorities = PriorityClasses(found.obj for found in objects)
+        self._priorities = PriorityClasses()
         self._config = config
+        self._given: dict[tuple[str, str, str], SourcedObject] = {}
         self.cluster = OfflineCluster(scheduler_names={p.scheduler_name or "" for p in config.profiles or ()})
         for found in objects:
-            try:
-                self.cluster.add(with_api_defaults(found.obj, self._priorities))
-            except MalformedObjectError as error:
-                raise in_context(found.source, error) from None
+            with reading(found.source):
+                self._priorities.add(found.obj)
+        for found in objects:
+            with reading(found.source):
+                self._add(found)
+
+    def _add(self, found: SourcedObject) -> None:
+        made = with_api_defaults(found.obj, self._priorities)
+        if made["kind"] in READ:
+            self._refuse_namesake(found, made)
+        self.cluster.add(made)
+
+    def _refuse_namesake(self, found: SourcedObject, made: Mapping[str, Any]) -> None:
+        metadata = made["metadata"]
+        key = (made["kind"], metadata.get("namespace") or "", metadata["name"])
+        earlier = self._given.get(key, found)
+        if not _alike(earlier.obj, found.obj):
+            kind, *names = key
+            text = f"is that of another {kind} too, in {earlier.source}"
+            raise MalformedObjectError(kind, "/".join(filter(None, names)), "metadata.name", text)
+        self._given[key] = found
 
     def pods_of(self, objects: Iterable[SourcedObject]) -> list[Pod]:
         """The pods of a file, which are not in the cluster. Raises InputError."""
@@ -38,14 +57,14 @@ class WhatIf:
         for source, obj in objects:
             if obj.get("kind") != "Pod":
                 raise InputError(f"{source}: expected a Pod to place, got a {obj.get('kind')}")
-            try:
+            with reading(source):
                 pods.append(read_pod(with_api_defaults(obj, self._priorities)))
-            except MalformedObjectError as error:
-                raise in_context(source, error) from None
         if not pods:
             raise InputError("there is no pod to place")
         for pod in pods:
-            self.cluster.pods.pop(pod.uid, None)
+            known = self.cluster.find_pod(pod.namespace, pod.name)
+            if known is not None:
+                self.cluster.remove_pod(known)
         return pods
 
     def take_out(self, full_name: str) -> Pod:
@@ -74,6 +93,12 @@ class WhatIf:
             copies = {"placed": placed, "stopped_by": stopped_by}
             fits = len(placed) == replicas
         return Answer({"pods": answers, "nodes": _nodes(scheduler.snapshot), "replicas": copies}, fits)
+
+
+def _alike(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Whether it is the same object, seen twice: files may overlap, and be of different moments."""
+    uids = [(obj.get("metadata") or {}).get("uid") for obj in (a, b)]
+    return bool(uids[0] == uids[1] and (uids[0] or a == b))
 
 
 def _nodes(snapshot: Snapshot) -> Mapping[str, Any]:

@@ -7,12 +7,19 @@ import pytest
 from schedcache.simulation.api_defaults import PriorityClasses, with_api_defaults
 
 
+def priority_classes(objects=()):
+    classes = PriorityClasses()
+    for obj in objects:
+        classes.add(obj)
+    return classes
+
+
 def defaulted(spec, *, labels=None, objects=()):
     pod = {"kind": "Pod", "metadata": {"name": "p", "labels": labels or {}}, "spec": spec}
     before = copy.deepcopy(pod)
-    made = with_api_defaults(pod, PriorityClasses(objects))
+    made = with_api_defaults(pod, priority_classes(objects))
     assert pod == before
-    assert with_api_defaults(made, PriorityClasses(objects)) == made
+    assert with_api_defaults(made, priority_classes(objects)) == made
     return made
 
 
@@ -116,7 +123,7 @@ def test_label_keys_become_part_of_the_selectors_once():
     ],
 )
 def test_other_kinds(obj, path, expected):
-    found = with_api_defaults({**obj, "metadata": {"name": "x"}}, PriorityClasses(()))
+    found = with_api_defaults({**obj, "metadata": {"name": "x"}}, priority_classes())
     for step in path:
         found = found[step]
     assert found == expected

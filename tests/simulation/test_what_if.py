@@ -1,13 +1,14 @@
 """The simulate command from files to exit status, and simulate() as a function."""
 
 import json
+import re
 
 import pytest
 
 from schedcache.cli import main
 from schedcache.config import config_from_dict
 from schedcache.model import MalformedObjectError
-from schedcache.simulation import InputError, ProfileError, WhatIf, parse_objects, simulate
+from schedcache.simulation import InputError, ProfileError, SourcedObject, WhatIf, parse_objects, simulate
 
 NODES = """
 apiVersion: v1
@@ -125,7 +126,30 @@ def test_replicas_of_several_pods_are_refused():
             "Pod default/x: spec.overhead.cpu: 'lots' is not",
         ),
         ("kind: Node\nmetadata: {name: x}\nstatus: {allocatable: 5}", "Node x: status.allocatable: "),
+        ("kind: Pod\nmetadata: hello", "Pod without name: metadata: expected `object | null`, got `str`"),
+        ("kind: Pod\nmetadata: {name: x}\nspec: hello", "Pod x: spec: expected `object | null`, got `str`"),
+        ("kind: Pod\nmetadata: {name: x}\nspec: {containers: [null]}", "Pod x: spec.containers[0]: expected `object`"),
+        ("kind: Pod\nmetadata: {name: x}\nspec: {containers: {a: b}}", "Pod x: spec.containers: expected `array"),
+        ("kind: Pod\nmetadata: {name: x}\nspec: {containers: [{ports: [5]}]}", "Pod x: spec.containers[0].ports[0]: "),
+        (
+            "kind: Pod\nmetadata: {name: x}\nspec: {containers: [{resources: {limits: [5]}}]}",
+            "Pod x: spec.containers[0].resources.limits: expected `object",
+        ),
+        ("kind: Pod\nmetadata: {name: x}\nspec: {affinity: near}", "Pod x: spec.affinity: expected `object"),
+        ("kind: Pod\nmetadata: {name: x}\nspec: {topologySpreadConstraints: [3]}", "Constraints[0]: expected `object`"),
+        (
+            "kind: Pod\nmetadata: {name: x}\nspec: {priorityClassName: 5}",
+            "Pod x: spec.priorityClassName: expected `str",
+        ),
+        ("kind: Pod\nmetadata: {namespace: x}", "Pod without name: metadata.name: is missing"),
+        ("kind: Node\nstatus: {allocatable: {cpu: 1}}", "Node without name: metadata.name: is missing"),
+        ("kind: Node\nmetadata: {name: x}\nstatus: hello", "Node x: status: expected `object"),
+        ("kind: PersistentVolume\nmetadata: {name: x}\nspec: 4", "PersistentVolume x: spec: expected `object"),
+        ("kind: Namespace\nmetadata: {name: x, labels: hi}", "Namespace x: metadata.labels: expected `object"),
+        ("kind: PriorityClass\nmetadata: {name: x}\nvalue: lots", "PriorityClass x: value: expected `int"),
+        ("kind: PriorityClass\nvalue: 3", "PriorityClass without name: metadata.name: is missing"),
         ("metadata: {name: x}", "an object without kind: "),
+        ("kind: List\nitems: 5", "items: expected a list, got 5"),
         ("[1, 2]", "expected a Kubernetes object, got "),
         ("kind: List\nitems: [7]", "items: expected Kubernetes objects, got 7"),
         ("a: b: c", "neither YAML nor JSON: "),
@@ -234,3 +258,40 @@ def test_pods_with_resource_claims_are_refused_not_ignored():
 def test_files_that_overlap_are_read_as_one():
     world = WhatIf([*parse_objects(NODES, "a"), *parse_objects(NODES, "b")], config_from_dict(None).config)
     assert world.ask([world.take_out("web/waiting")]) == what_if().ask([what_if().take_out("web/waiting")])
+
+
+@pytest.mark.parametrize("kind", ["Node", "Pod", "PersistentVolumeClaim"])
+def test_another_object_of_the_same_name_is_named(kind):
+    first, second = ({"kind": kind, "metadata": {"name": "x", "uid": uid}} for uid in "ab")
+    with pytest.raises(
+        InputError, match=rf"^g: {kind} (default/)?x: metadata\.name: is that of another {kind} too, in f"
+    ):
+        WhatIf([SourcedObject("f", first), SourcedObject("g", second)], config_from_dict(None).config)
+
+
+def test_manifests_of_one_name_must_say_the_same():
+    text = "kind: Node\nmetadata: {name: x}\nstatus: {allocatable: {cpu: %s}}"
+    assert len(what_if(f"{text % 1}\n---\n{text % 1}").cluster.nodes) == 1
+    with pytest.raises(InputError, match=r"Node x: metadata\.name: is that of another Node too"):
+        what_if(f"{text % 1}\n---\n{text % 2}")
+
+
+def test_of_an_object_seen_at_two_moments_the_later_view_counts():
+    text = "kind: Node\nmetadata: {name: x, uid: u}\nstatus: {allocatable: {cpu: %s}}"
+    assert what_if(f"{text % 1}\n---\n{text % 2}").cluster.nodes["x"].allocatable.milli_cpu == 2000
+
+
+def test_kinds_that_scheduling_does_not_read_are_left_alone():
+    assert what_if(NODES + "\n---\nkind: Deployment\nmetadata: 5\n").cluster.nodes.keys() == {"n1", "n2"}
+
+
+def test_a_pod_with_a_generated_name_gets_one():
+    world = what_if()
+    [pod] = world.pods_of(parse_objects(POD.replace("name: p", "generateName: web-") % "1", "pod"))
+    assert re.fullmatch("web-[0-9a-f]{5}", pod.name)
+
+
+def test_a_manifest_to_place_stands_for_the_pod_of_its_name():
+    world = what_if()
+    [pod] = world.pods_of(parse_objects(POD.replace("name: p", "name: running") % "1", "pod"))
+    assert world.ask([pod]).report["nodes"]["n2"]["requested"]["pods"] == 0
