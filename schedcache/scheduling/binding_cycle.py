@@ -94,14 +94,26 @@ class BindingCycles:
 
     async def _cycle(self, d: Decision) -> None:
         try:
+            await self._conclude(d)
+        except asyncio.CancelledError:
+            self._undo(d)
+            raise
+        except Exception:  # noqa: BLE001  as in _conclude
+            # A fault of ours after the request was sent: the pod may be bound. It keeps its room until expiry has read it.
+            _log.exception("binding cycle failed; the pod will be read", pod=d.pod.full_name)
+            self._state.cache.finish_binding(d.pod)
+        finally:
+            self._leave()
+            self._state.queue.done(d.info.popped_uid)
+            self._running.pop(d.pod.uid, None)
+
+    async def _conclude(self, d: Decision) -> None:
+        try:
             status = await self._steps(d)
         except (ConflictError, OutcomeUnknownError) as error:
             await self._resolve(d, error)
         except ApiError as error:
             self._fail(d, Failure.of_error(error))
-        except asyncio.CancelledError:
-            self._undo(d)
-            raise
         except Exception as error:  # noqa: BLE001  a fault of ours in one pod's cycle must neither leak its room nor stop others
             _log.exception("binding cycle failed", pod=d.pod.full_name)
             self._fail(d, Failure.of_error(error))
@@ -110,10 +122,6 @@ class BindingCycles:
                 self._bound(d)
             else:
                 self._fail(d, Failure.of_status(status))
-        finally:
-            self._leave()
-            self._state.queue.done(d.info.popped_uid)
-            self._running.pop(d.pod.uid, None)
 
     async def _steps(self, d: Decision) -> Status | None:
         if d.waiting:

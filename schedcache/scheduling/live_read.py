@@ -42,12 +42,14 @@ class LiveReader:
             _log.warning("no answer about a pod whose node is uncertain", pod=assumed.full_name, error=str(error))
             self._state.metrics.bind_doubt(Truth.NO_ANSWER)
             return Truth.NO_ANSWER
-        truth = judge(assumed, live)
+        held = self._state.pods.held(assumed)
+        # An answer may be older than its arrival: what the watch has ended meanwhile is not brought back, since nothing
+        # would ever end it again.
+        truth = Truth.GONE if held is None else judge(assumed, live)
         self._state.metrics.bind_doubt(truth)
-        held = self._state.pods.held(assumed) or assumed
         if truth is Truth.GONE:
-            self._sink.on_delete(POD, held, missed=True)
-        elif live is not None:
+            self._sink.on_delete(POD, held or assumed, missed=True)
+        elif held is not None and live is not None:
             self._sink.on_update(POD, held, live)
         return truth
 

@@ -1,0 +1,90 @@
+"""A pod that is read because nobody knows where it is: what may happen between the question and what follows from its answer."""
+
+import pytest
+
+from schedcache.ports import ApiError, OutcomeUnknownError
+from tests.scheduling.world import Api, World, raises, settle
+
+UNKNOWN = OutcomeUnknownError("time-out")
+
+
+class Overtaken(Api):
+    """The watch is faster than the answer to a read: `meanwhile` happens between the two, once."""
+
+    meanwhile = staticmethod(lambda: None)
+
+    async def get_pod(self, namespace, name):
+        found = await super().get_pod(namespace, name)
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
+        return found
+
+
+@pytest.mark.parametrize("bound", [True, False])
+async def test_a_pod_whose_end_overtakes_the_answer_is_not_brought_back(bound):
+    """No event would ever end it again: it would fill its node for ever."""
+    api = Overtaken()
+    async with World(api=api) as world:
+        world.add_node("n1")
+        (api.after_bind if bound else api.before_bind).append(raises(UNKNOWN))
+        api.meanwhile = lambda: api.delete("a")
+        api.create("a")
+        await world.clock.advance(60)
+        assert world.metrics.doubts == ["gone"]
+        assert world.requested("n1") == 0
+        assert len(world.pods) == 0
+        assert world.queue.find("default", "a") is None
+        assert api.posts == [("a", "n1")]
+        world.check_at_rest()
+
+
+async def test_a_successor_under_the_name_that_overtakes_the_answer_is_left_alone():
+    api = Overtaken()
+    async with World(api=api) as world:
+        world.add_node("n1")
+        api.after_bind.append(raises(UNKNOWN))
+
+        def recreated():
+            api.delete("a")
+            api.create("b", "a")
+
+        api.meanwhile = recreated
+        api.create("a")
+        await world.clock.advance(60)
+        assert api.posts == [("a", "n1"), ("b", "n1")]
+        assert world.requested("n1") == 100
+        world.check_at_rest()
+
+
+async def test_an_end_of_the_program_while_nobody_knows_forgets_the_pod():
+    world = World()
+    async with world:
+        world.add_node("n1")
+        world.api.before_bind.append(raises(UNKNOWN))
+        world.api.on_get = [ApiError("down", status=503)]
+        world.api.create("a")
+        await settle()
+        assert world.cache.dump().assumed_pods == {"a"}
+    assert world.cache.dump().assumed_pods == frozenset()
+
+
+@pytest.mark.parametrize("bound", [True, False])
+async def test_a_fault_of_ours_while_the_pod_is_read_leaks_no_room(bound):
+    """It keeps its room until it has been read after all: it may be bound."""
+    async with World() as world:
+        world.add_node("n1")
+        world.api.watching = False
+        (world.api.after_bind if bound else world.api.before_bind).append(raises(UNKNOWN))
+        world.api.on_get = [RuntimeError("a fault of ours")]
+        world.api.create("a")
+        world.api.deliver()
+        await world.clock.advance(20)
+        assert world.requested("n1") == 100
+        assert world.cache.dump().assumed_pods == {"a"}
+        await world.clock.advance(20)
+        world.api.watching = True
+        world.api.deliver()
+        await world.clock.advance(5)
+        assert world.api.node_of("a") == "n1"
+        assert len(world.api.posts) == (1 if bound else 2)
+        world.check_at_rest()
