@@ -7,6 +7,7 @@ import msgspec
 import yaml
 
 from schedcache.config.defaults import with_defaults
+from schedcache.config.plain_yaml import PlainYAMLError, documents
 from schedcache.config.plugin_args import ARGS
 from schedcache.config.problems import ConfigError, Lines, Problem
 from schedcache.config.strict import convert
@@ -24,30 +25,27 @@ class LoadedConfig(NamedTuple):
     def to_yaml(self) -> str:
         """The effective configuration as `check-config` prints it."""
         plain = msgspec.to_builtins(self.config)
+        for profile in plain["profiles"]:
+            for plugin in profile["pluginConfig"]:
+                if plugin["name"] in ARGS:
+                    plugin["args"] = _without_nulls(plugin["args"])
         return yaml.safe_dump(plain, sort_keys=False, default_flow_style=False)
 
 
 def load_config(text: str, source: str = "") -> LoadedConfig:
     """Read a KubeSchedulerConfiguration in YAML or JSON; `source` names it in messages. Raises ConfigError."""
     try:
-        data = yaml.load(text, Loader=_PlainLoader)  # noqa: S506  a SafeLoader without dates
-    except yaml.YAMLError as error:
+        found = documents(text)
+    except PlainYAMLError as error:
         raise ConfigError([f"{source or 'configuration'}: no valid YAML: {error}"]) from None
-    return _load(data, Lines(text, source))
+    if len(found) > 1:
+        raise ConfigError([f"{source or 'configuration'}: expected one document, got {len(found)}"])
+    return _load(found[0] if found else None, Lines(text, source))
 
 
 def config_from_dict(data: Mapping[str, Any] | None) -> LoadedConfig:
     """The same from Python values; None is an empty file. Raises ConfigError."""
     return _load({} if data is None else data, Lines("", ""))
-
-
-class _PlainLoader(yaml.SafeLoader):
-    """Dates stay texts, as in JSON."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012  PyYAML's own attribute
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
 
 
 def _load(data: Any, lines: Lines) -> LoadedConfig:
@@ -91,6 +89,12 @@ def _without(data: Any, problems: list[Problem]) -> Any:
             parent = parent[step]
         del parent[problem.path[-1]]
     return copy
+
+
+def _without_nulls(args: Any) -> Any:
+    if isinstance(args, Mapping):
+        return {name: _without_nulls(value) for name, value in args.items() if value is not None}
+    return [_without_nulls(item) for item in args] if isinstance(args, list) else args
 
 
 def _read_plugin_args(config: KubeSchedulerConfiguration, problems: list[Problem]) -> None:

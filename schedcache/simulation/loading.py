@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import yaml
-
+from schedcache.config.plain_yaml import PlainYAMLError, documents
 from schedcache.model import MalformedObjectError
 
 
@@ -45,12 +44,12 @@ def _documents(text: str, source: str) -> Iterable[Any]:
     if text.lstrip().startswith("{"):
         try:
             return [json.loads(text)]
-        except json.JSONDecodeError:
+        except (json.JSONDecodeError, RecursionError):
             # Flow-style YAML, or several JSON documents in a row: YAML reads both or says where it fails.
             pass
     try:
-        return [document for document in yaml.load_all(text, Loader=_Loader) if document is not None]
-    except yaml.YAMLError as error:
+        return [document for document in documents(text) if document is not None]
+    except PlainYAMLError as error:
         raise InputError(f"{source}: neither YAML nor JSON: {error}") from None
 
 
@@ -75,12 +74,3 @@ def _items(document: Any, source: str) -> Iterator[Mapping[str, Any]]:
 def _glimpse(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-class _Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]  # both load alike, one is fast
-    """Reads what JSON can hold: unquoted times stay texts."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012  PyYAML's own attribute
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }

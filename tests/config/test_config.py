@@ -50,7 +50,34 @@ def test_the_effective_configuration_is_a_configuration():
     loaded = load_config(HEADER + "profiles:\n- schedulerName: a\n- schedulerName: b\n")
     again = load_config(loaded.to_yaml())
     assert again.to_yaml() == loaded.to_yaml()
-    assert [p["schedulerName"] for p in yaml.safe_load(loaded.to_yaml())["profiles"]] == ["a", "b"]
+    profiles = yaml.safe_load(loaded.to_yaml())["profiles"]
+    assert [p["schedulerName"] for p in profiles] == ["a", "b"]
+    args = {plugin["name"]: plugin["args"] for plugin in profiles[0]["pluginConfig"]}
+    assert args["NodeAffinity"] == {}
+    assert args["InterPodAffinity"] == {"hardPodAffinityWeight": 1, "ignorePreferredTermsOfExistingPods": False}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("parallelism: 4\nparallelism: 5", "f.yaml: no valid YAML: line 4: key 'parallelism' is there twice"),
+        ("profiles:\n- {schedulerName: a, schedulerName: a}", "line 4: key 'schedulerName' is there twice"),
+        ("null: 2", "f.yaml:3: null: unknown field"),
+        ("1: 2", "f.yaml:3: 1: unknown field"),
+        ("? [a]\n: b", "line 3: found unhashable key"),
+        ("profiles: [", "f.yaml: no valid YAML: line 4: "),
+        ("---\nkind: X", "f.yaml: expected one document, got 2"),
+        ("profiles: " + "[" * 2000, "exceeded maximum nesting depth"),
+    ],
+)
+def test_what_json_cannot_say_is_refused_with_its_line(text, expected):
+    [problem] = problems(text)
+    assert expected in problem
+
+
+def test_a_key_may_be_merged_in_and_given_anew():
+    text = "profiles:\n- &one {schedulerName: a, percentageOfNodesToScore: 5}\n- {<<: *one, schedulerName: b}\n"
+    assert [p.scheduler_name for p in load_config(HEADER + text).config.profiles] == ["a", "b"]
 
 
 def test_a_weight_of_zero_counts_as_one_and_an_empty_list_as_none():
