@@ -21,7 +21,10 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 def execute(options: argparse.Namespace) -> int:
     """0: sound. Raises UsageError otherwise."""
+    from schedcache.cli.plugins import check_profiles
+
     loaded = load_file(options.file)
+    check_profiles(loaded.config, options.file)
     for note in loaded.notes:
         print(f"note: {note}", file=sys.stderr)
     sys.stdout.write(loaded.to_yaml())

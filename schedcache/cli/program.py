@@ -13,13 +13,13 @@ from prometheus_client import CollectorRegistry
 
 from schedcache.cache import ClusterObjects, SchedulerCache
 from schedcache.cli.idle import Nobody
+from schedcache.cli.plugins import watched_kinds
 from schedcache.cli.settings import Settings
 from schedcache.cli.source_metrics import SourceCollector
 from schedcache.framework import Framework
 from schedcache.kube.binder import ApiBinder
 from schedcache.kube.credentials import load_credentials
 from schedcache.kube.event_recorder import ApiEventRecorder
-from schedcache.kube.kinds import KINDS
 from schedcache.kube.rate import TokenBucket
 from schedcache.kube.reflector import Reflector
 from schedcache.kube.status_writer import ApiStatusWriter
@@ -120,7 +120,7 @@ def tune_gc() -> None:
 async def assembled(settings: Settings) -> AsyncIterator[Program]:
     """A program that is ready to run, with its connections.
 
-    Raises CredentialError, or PluginSetError for a profile that does not make sense.
+    Raises CredentialError, or PluginSetError or RegistryError for a profile that does not make sense.
     """
     registry = CollectorRegistry()
     metrics = PrometheusMetrics(registry)
@@ -174,8 +174,8 @@ def _writers(transport: Transport, settings: Settings) -> tuple[ApiEventRecorder
 def make_source(
     name: str, transport: Transport, sink: EventSink, frameworks: Iterable[Framework]
 ) -> "Reflector | KopfSource":
-    """The event source of that name, for pods, nodes and what the plugins read besides."""
-    kinds = ["Pod", "Node", *sorted({kind for framework in frameworks for kind in framework.kinds()} & KINDS.keys())]
+    """The event source of that name, for pods, nodes and what the plugins read besides. Raises PluginSetError."""
+    kinds = ["Pod", "Node", *sorted(set[str]().union(*map(watched_kinds, frameworks)))]
     if name == "kopf":
         from schedcache.kube.kopf_source import KopfSource  # half a second of imports that nobody else needs
 

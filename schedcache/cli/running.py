@@ -16,7 +16,7 @@ from schedcache.cli.errors import UsageError
 from schedcache.cli.program import Program, assembled
 from schedcache.cli.serving import serve
 from schedcache.cli.settings import Settings
-from schedcache.framework import PluginSetError
+from schedcache.framework import PluginSetError, RegistryError
 from schedcache.kube.credentials import CredentialError
 from schedcache.kube.kinds import KINDS
 from schedcache.server.dump import dump_route
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     disable_created_metrics()  # type: ignore[no-untyped-call]  # prometheus_client leaves it untyped
     try:
         return asyncio.run(_run(options, settings))
-    except (CredentialError, PluginSetError) as error:
+    except (CredentialError, PluginSetError, RegistryError) as error:
         raise UsageError(str(error)) from error
 
 

@@ -40,7 +40,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 def execute(options: argparse.Namespace) -> int:
     """0: all fit, 1: some do not. Raises UsageError for bad input."""
     from schedcache.config import config_from_dict
-    from schedcache.framework import PluginSetError
+    from schedcache.framework import PluginSetError, RegistryError
     from schedcache.simulation import InputError, ProfileError, WhatIf, parse_objects
 
     configuration = load_file(options.config).config if options.config else config_from_dict(None).config
@@ -55,7 +55,7 @@ def execute(options: argparse.Namespace) -> int:
         else:
             pods = [what_if.take_out(options.pod)]
         answer = what_if.ask(pods, options.replicas)
-    except (InputError, ProfileError, PluginSetError) as error:
+    except (InputError, ProfileError, PluginSetError, RegistryError) as error:
         raise UsageError(str(error)) from None
     if options.output == "json":
         print(json.dumps(answer.report, indent=1))

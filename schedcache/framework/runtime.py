@@ -3,6 +3,7 @@
 All nodes are considered for every pod, a column at a time; percentageOfNodesToScore has nothing to do here.
 """
 
+import difflib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -104,7 +105,7 @@ class Framework(Lifecycle):
         """Default plugins that the registry lacks; the profile does without them."""
         sets = _without(sets, self.missing)
         self.plugins = self._make(sets, profile, registry)
-        points = expand(sets, self.plugins)
+        points, weights = self._expanded(sets)
         super().__init__(points, waiting_pods or WaitingPods())
         self.points = points
         self.queue_sort: Callable[[QueuedPodInfo], Any] = self._only(points["queue_sort"]).sort_key
@@ -112,7 +113,7 @@ class Framework(Lifecycle):
             raise PluginSetError(f"profile {self.scheduler_name!r} needs at least one bind plugin")
         self._filters = FilterChain([_columnar(p, PerNodeFilter) for p in points["filter"]])
         scoring = [_columnar(p, PerNodeScore) for p in points["score"]]
-        self._scores = ScoreChain(points["pre_score"], scoring, score_weights(sets, scoring))
+        self._scores = ScoreChain(points["pre_score"], scoring, weights)
         self._kept = KeptBySpec()
 
     def _make(self, sets: Plugins, profile: KubeSchedulerProfile, registry: Registry) -> dict[str, Any]:
@@ -120,7 +121,9 @@ class Framework(Lifecycle):
         plugins: dict[str, Any] = {}
         for name in enabled_names(sets):
             if name not in registry:
-                raise PluginSetError(f"profile {self.scheduler_name!r}: there is no plugin {name!r}")
+                near = difflib.get_close_matches(name, registry, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise PluginSetError(f"profile {self.scheduler_name!r}: there is no plugin {name!r}{hint}")
             try:
                 plugins[name] = registry[name](args.get(name), self.handle)
             except Exception as error:
@@ -128,6 +131,14 @@ class Framework(Lifecycle):
                     f"profile {self.scheduler_name!r}: plugin {name!r} cannot be made: {error}"
                 ) from error
         return plugins
+
+    def _expanded(self, sets: Plugins) -> tuple[dict[str, list[Any]], dict[str, int]]:
+        """The plugins of every extension point, and the weights of those that score."""
+        try:
+            points = expand(sets, self.plugins)
+            return points, score_weights(sets, points["score"])
+        except PluginSetError as error:
+            raise PluginSetError(f"profile {self.scheduler_name!r}: {error}") from None
 
     def _only(self, queue_sort: Sequence[Any]) -> Any:
         if len(queue_sort) != 1:

@@ -187,5 +187,8 @@ class HintTable:
 
 def _registration(given: AnyRegistration) -> HintRegistration:
     registration = given if isinstance(given, HintRegistration) else HintRegistration(*given)
-    _mask(registration.actions)
+    try:
+        _mask(registration.actions)
+    except ValueError as error:
+        raise ValueError(f"plugin {registration.plugin!r}: {error}") from None
     return registration

@@ -29,7 +29,7 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
     registry: Registry,
     *,
     objects: ClusterObjects,
-    binder: Binder,
+    binder: Binder | None,
     pod_lister: PodLister,
     clock: Callable[[], float],
     initial_backoff: float = 1.0,
@@ -39,7 +39,8 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
 ) -> tuple[dict[str, Framework], SchedulingQueue]:
     """Frameworks by scheduler name, and their queue. Times are seconds; `profiles` have their defaults filled in.
 
-    Raises PluginSetError for a profile that does not make sense, or two that sort the queue differently.
+    `binder` None: nothing will be bound. Raises PluginSetError for a profile that does not make sense, for two that sort
+    the queue differently, and for a plugin that registers an event which does not exist.
     """
     nominator = _LateNominator()
     handle = Handle(cluster_objects=objects, nominator=nominator, binder=binder)
@@ -50,16 +51,19 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
     sorts = {framework.points["queue_sort"][0].name: framework.queue_sort for framework in frameworks.values()}
     if len(sorts) > 1:
         raise PluginSetError(f"profiles share one queue and must sort it alike, they have {', '.join(sorted(sorts))}")
-    queue = SchedulingQueue(
-        clock=clock,
-        initial_backoff=initial_backoff,
-        max_backoff=max_backoff,
-        max_in_unschedulable=max_in_unschedulable,
-        hints={name: [*framework.queueing_hints(), *STAND_IN_HINTS] for name, framework in frameworks.items()},
-        pre_enqueue={name: framework.pre_enqueue_plugins() for name, framework in frameworks.items()},
-        pod_lister=pod_lister,
-        metrics=queue_metrics,
-        queue_sort=next(iter(sorts.values()), priority_sort),
-    )
+    try:
+        queue = SchedulingQueue(
+            clock=clock,
+            initial_backoff=initial_backoff,
+            max_backoff=max_backoff,
+            max_in_unschedulable=max_in_unschedulable,
+            hints={name: [*framework.queueing_hints(), *STAND_IN_HINTS] for name, framework in frameworks.items()},
+            pre_enqueue={name: framework.pre_enqueue_plugins() for name, framework in frameworks.items()},
+            pod_lister=pod_lister,
+            metrics=queue_metrics,
+            queue_sort=next(iter(sorts.values()), priority_sort),
+        )
+    except ValueError as error:
+        raise PluginSetError(str(error)) from error
     nominator.queue = queue
     return frameworks, queue

@@ -1,0 +1,88 @@
+"""check-config finds what run would stumble over, and prints what a file amounts to."""
+
+import pytest
+
+from schedcache.cache import ClusterObjects
+from schedcache.cli import main
+from schedcache.cli.plugins import watched_kinds
+from schedcache.config import config_from_dict
+from schedcache.framework import Framework, Handle, PluginSetError, Registry
+from schedcache.plugins.default_plugins import default_registry
+from tests.framework.world import Nominations
+
+HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+@pytest.fixture
+def check(tmp_path, capsys):
+    def checked(text):
+        file = tmp_path / "config.yaml"
+        file.write_text(HEADER + text)
+        status = main(["check-config", str(file)])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err.replace(str(file), "FILE")
+
+    return checked
+
+
+def test_a_sound_file_is_printed_and_can_be_checked_again(check):
+    status, out, _ = check("profiles: [{schedulerName: mine}]\n")
+    assert (status, "schedulerName: mine" in out) == (0, True)
+    again = check(out.removeprefix(HEADER))
+    assert again == (0, out, again[2])
+
+
+def test_what_does_nothing_here_is_noted(check):
+    status, _, err = check("parallelism: 4\n")
+    assert status == 0
+    assert "note: parallelism: " in err
+
+
+@pytest.mark.parametrize(
+    ("profile", "said"),
+    [
+        (
+            "plugins: {score: {enabled: [{name: NodeResourceFit}]}}",
+            "FILE: profile 'x': there is no plugin 'NodeResourceFit'; did you mean 'NodeResourcesFit'?",
+        ),
+        (
+            "plugins: {filter: {enabled: [{name: ImageLocality}]}}",
+            "profile 'x': plugin 'ImageLocality' does not take part in filter",
+        ),
+        (
+            "plugins: {multiPoint: {enabled: [{name: NodeName}, {name: NodeName}]}}",
+            "profile 'x': plugin 'NodeName' is enabled twice at",
+        ),
+        ("plugins: {queueSort: {disabled: [{name: '*'}]}}", "profile 'x' needs one queue sort plugin, it has 0"),
+        ("plugins: {bind: {disabled: [{name: '*'}]}}", "profile 'x' needs at least one bind plugin"),
+        (
+            "plugins: {score: {enabled: [{name: ImageLocality, weight: 9223372036854775807}]}}",
+            "profile 'x': the weights of the score plugins are so large",
+        ),
+    ],
+)
+def test_a_profile_that_cannot_run_is_refused(check, profile, said):
+    status, out, err = check(f"profiles: [{{schedulerName: x, {profile}}}]\n")
+    assert (status, out) == (2, "")
+    assert said in err
+
+
+def test_a_plugin_that_reads_what_cannot_be_watched_is_named():
+    class ReadsConfigMaps:
+        name = "ReadsConfigMaps"
+        kinds = ("ConfigMap",)
+
+        def __init__(self, args, handle):
+            pass
+
+        def filter(self, state, pod, view):
+            raise NotImplementedError
+
+    plugins = {"multiPoint": {"enabled": [{"name": "ReadsConfigMaps"}]}}
+    [profile] = config_from_dict({"profiles": [{"plugins": plugins}]}).config.profiles
+    registry = Registry({**default_registry(), "ReadsConfigMaps": ReadsConfigMaps})
+    framework = Framework(profile, registry, Handle(cluster_objects=ClusterObjects(), nominator=Nominations()))
+    with pytest.raises(
+        PluginSetError, match="'ReadsConfigMaps' reads objects of kind 'ConfigMap'; expected one of CSI"
+    ):
+        watched_kinds(framework)
