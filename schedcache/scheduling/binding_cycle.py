@@ -25,10 +25,11 @@ _log = structlog.get_logger(__name__)
 class _Running:
     """A binding cycle under way."""
 
-    __slots__ = ("abandoned", "task")
+    __slots__ = ("abandoned", "on_permit", "task")
 
-    def __init__(self, task: asyncio.Task[None]) -> None:
+    def __init__(self, task: asyncio.Task[None], *, on_permit: bool) -> None:
         self.task = task
+        self.on_permit = on_permit
         self.abandoned = False
 
 
@@ -73,7 +74,7 @@ class BindingCycles:
         """Bind the decided pod in the background. However that ends, cache and queue hear of it."""
         self._enter()
         task = asyncio.get_running_loop().create_task(self._cycle(decision))
-        self._running[decision.pod.uid] = _Running(task)
+        self._running[decision.pod.uid] = _Running(task, on_permit=decision.waiting)
 
     def abandon(self, uid: str) -> bool:
         """Do not bind the pod unless the request has been sent; False if no cycle runs for it."""
@@ -84,7 +85,13 @@ class BindingCycles:
         return True
 
     async def drain(self, seconds: float) -> None:
-        """Give the cycles under way some time to end, then end them: what has no outcome by then is forgotten here."""
+        """Give the bindings under way some time to end, then end them: what has no outcome by then is forgotten here.
+
+        Pods that still wait on Permit are forgotten at once, and without a word to them: nothing was wrong with them.
+        """
+        for running in self._running.values():
+            if running.on_permit:
+                running.task.cancel()
         tasks = [running.task for running in self._running.values()]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=seconds)
@@ -143,6 +150,7 @@ class BindingCycles:
         since = self._state.clock()
         with self._aside():
             status = await d.framework.wait_on_permit(d.pod)
+        self._running[d.pod.uid].on_permit = False
         result = "Success" if status is None else status.code.label
         self._state.metrics.permit_wait(result, self._state.clock() - since)
         return status

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 import structlog
 
 from schedcache.cache import ClusterObjects, SchedulerCache
-from schedcache.framework import Framework, WaitingPod
+from schedcache.framework import Framework
 from schedcache.ports import Binder, EventRecorder, Metrics, StatusWriter
 from schedcache.queue import QueuedPodInfo, SchedulingQueue
 from schedcache.scheduling.binding_cycle import MAX_BINDING, BindingCycles, Sleep
@@ -78,8 +78,6 @@ class Scheduler:
 
     async def drain(self, seconds: float) -> None:
         """After `run`: let the bindings under way end; those that have no outcome in time are forgotten."""
-        for waiting in self._waiting():
-            waiting.reject("", "the scheduler is shutting down")
         await self.bindings.drain(seconds)
 
     async def _schedule(self) -> None:
@@ -121,6 +119,3 @@ class Scheduler:
     def _reject_waiting(self, uid: str, why: str) -> bool:
         found = (framework.waiting_pods.get(uid) for framework in self.frameworks.values())
         return any(waiting.reject("", why) for waiting in found if waiting is not None)
-
-    def _waiting(self) -> list[WaitingPod]:
-        return [waiting for framework in self.frameworks.values() for waiting in framework.waiting_pods]

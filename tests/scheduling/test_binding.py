@@ -452,3 +452,15 @@ GOING = replace(make_pod("u1", "web"), deletion_timestamp="2026-01-01T00:00:00Z"
 )
 def test_what_a_live_read_means(live, truth):
     assert judge(ASSUMED, live) is truth
+
+
+async def test_stopping_forgets_pods_that_wait_on_permit_without_a_word():
+    world = World(extra={"Permit": Permit})
+    async with world:
+        world.add_node("n1")
+        world.api.create("a")
+        await settle()
+        assert world.cache.dump().assumed_pods == {"a"}
+    assert world.cache.dump().assumed_pods == frozenset()
+    assert world.recorder.events == []
+    assert world.recorder.patches == []
