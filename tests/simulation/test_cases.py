@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from schedcache.config import ConfigError, config_from_dict, load_config
-from schedcache.config.defaults import profile_with_defaults
 from schedcache.model import MalformedObjectError, Pod, parse_quantity
-from schedcache.simulation import WhatIf, parse_objects
+from schedcache.simulation import WhatIf, parse_objects, simulate
 
 CASES = Path(__file__).parent / "cases"
 EXPECTED = {
@@ -152,12 +151,33 @@ def test_an_unknown_field_is_named_with_its_line_and_a_hint(entry):
     assert entry.get("suggest", "") in text
 
 
+@pytest.mark.parametrize("entry", EXPECTED["B057"]["numbers"]["cases"])
+def test_an_image_counts_by_its_size_its_spread_and_the_number_of_containers(entry):
+    def node(i):
+        images = [{"names": ["app:1"], "sizeBytes": entry["image"]}] if i < entry["onNodes"] else []
+        return {
+            "kind": "Node",
+            "metadata": {"name": f"n{i}"},
+            "status": {"allocatable": {"pods": "9"}, "images": images},
+        }
+
+    containers = [{"name": f"c{i}", "image": f"{('app', 'other')[i > 0]}:1"} for i in range(entry["containers"])]
+    nodes = [node(i) for i in range(EXPECTED["B057"]["numbers"]["nodes"])]
+    answer = simulate(nodes, {"metadata": {"name": "p"}, "spec": {"containers": containers}})
+    assert answer["scores"]["n0"]["plugins"]["ImageLocality"] == entry["score"]
+
+
 def test_the_second_scheduler_of_jupyterhub_loads_with_its_weights():
     profile = (config_of(EXPECTED["M33"]).profiles or [])[0]
-    assert profile == profile_with_defaults(profile) or profile.plugins is not None
     assert {p.name: p.weight for p in profile.plugins.score.enabled} == {
         "NodeAffinity": 14631,
         "InterPodAffinity": 1331,
         "NodeResourcesFit": 121,
         "ImageLocality": 11,
     }
+    [fit] = [config.args for config in profile.plugin_config if config.name == "NodeResourcesFit"]
+    assert fit.scoring_strategy.type == "MostAllocated"
+    subject = next(iter(EXPECTED["M33"]["subjects"]))
+    scored = {plugin for node in ask(EXPECTED["M33"], subject)["scores"].values() for plugin in node["plugins"]}
+    assert "NodeResourcesFit" in scored
+    assert "NodeResourcesBalancedAllocation" not in scored
