@@ -96,8 +96,14 @@ class PodEvents:
                 if held is not None and not held.node_name:
                     self._reject_waiting(pod.uid, "the pod was bound by another component")
                     state.queue.delete(held)
-            elif state.is_ours(pod) and state.cached(pod) is None:
-                state.queue.update(held or pod, pod)
+                continue
+            if pod.terminating:
+                # Its assumption was not kept.
+                self._reject_waiting(pod.uid, "the pod was deleted")
+            if held is not None:
+                self._update_unassigned(held, pod)
+            elif state.is_ours(pod):
+                state.queue.add(pod)
 
     def _changed(self, held: Pod, new: Pod) -> None:
         # The same state again must not queue the pod again (kubernetes/kubernetes#96071), and a state of the past is what
@@ -140,8 +146,9 @@ class PodEvents:
             return
         state.queue.delete(held)
         state.status_writer.forget(new.uid)
+        # Our own bind comes after the wait on Permit: who still waits was bound by another component, even if to the same node.
+        self._reject_waiting(new.uid, "the pod was bound by another component")
         if assumed is not None and assumed.node_name != new.node_name:
-            self._reject_waiting(new.uid, "the pod was bound by another component")
             state.room_freed(assumed)
         elif held.nominated_node_name not in ("", new.node_name):
             # Nobody else tells the pods that made way for it (kubernetes/kubernetes#134859).
@@ -169,7 +176,8 @@ class PodEvents:
         if new.terminating and not held.terminating:
             self._assumed_pod_deleted(cached)
         elif not is_ours:
-            self._abandon(new.uid)
+            if not self._reject_waiting(new.uid, "the pod has another scheduler now"):
+                self._abandon(new.uid)
         elif new.requests is not held.requests:
             # A pod that grew must count in full at once: the decision was made on the smaller one
             # (kubernetes/kubernetes#126891).

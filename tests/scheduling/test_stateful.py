@@ -12,15 +12,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from schedcache.framework import Code, EventHint, Handle, Status
 from schedcache.model import Node, Pod
 from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
-from tests.scheduling.world import Api, World, make_node, make_pod, raises, settle
+from tests.scheduling.world import Api, Patience, World, make_node, make_pod, raises, settle
 
 NAMES = ["web-0", "web-1", "db-0", "job"]
 NODES = ["n1", "n2"]
 OURS = "schedcache"
-PERMIT_SECONDS = 10.0
 LONGEST_BIND = 45.0
 BACKOFF = 10.0
 HEALED = 200.0
@@ -33,20 +31,6 @@ ERRORS: dict[str, Exception] = {
     "unknown": OutcomeUnknownError("no answer"),
 }
 DELAYS = {"slow": 3.0, "very slow": LONGEST_BIND}
-
-
-class Patience:
-    """A Permit plugin that lets pods of odd priority wait; whom it rejected may come again when a node grows."""
-
-    name = "Patience"
-
-    def __init__(self, args: Any, handle: Handle) -> None: ...
-
-    def permit(self, state: Any, pod: Pod, node_name: str) -> tuple[Status | None, float]:
-        return (Status(Code.WAIT), PERMIT_SECONDS) if pod.priority % 2 else (None, 0.0)
-
-    def events_to_register(self) -> list[Any]:
-        return [EventHint("Node", ("Add", "UpdateNodeAllocatable"))]
 
 
 class UnreliableApi(Api):
@@ -406,5 +390,5 @@ class LivingCluster(RuleBasedStateMachine):
         assert waiting == [], f"fits and was not bound: {waiting}"
 
 
-LivingCluster.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+LivingCluster.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestLivingCluster = LivingCluster.TestCase

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from schedcache.cache import ClusterObjects, SchedulerCache
 from schedcache.config import profile_with_defaults
 from schedcache.config.types import KubeSchedulerProfile, Plugin, Plugins, PluginSet
-from schedcache.framework import EventHint, Handle, Registry, Status, unschedulable
+from schedcache.framework import Code, EventHint, Handle, Registry, Status, unschedulable
 from schedcache.model import Node, Pod
 from schedcache.ports import ConflictError, NoMetrics, NotFoundError
 from schedcache.scheduling import PodStore, Scheduler, make_profiles
@@ -102,6 +102,20 @@ class Bind:
     async def bind(self, state: Any, pod: Pod, node_name: str) -> Status | None:
         await self._binder.bind(pod, node_name)
         return None
+
+
+class Patience:
+    """A Permit plugin that lets pods of odd priority wait; whom it rejected may come again when a node grows."""
+
+    name = "Patience"
+
+    def __init__(self, args: Any, handle: Handle) -> None: ...
+
+    def permit(self, state: Any, pod: Pod, node_name: str) -> tuple[Status | None, float]:
+        return (Status(Code.WAIT), 10.0) if pod.priority % 2 else (None, 0.0)
+
+    def events_to_register(self) -> list[Any]:
+        return [EventHint("Node", ("Add", "UpdateNodeAllocatable"))]
 
 
 class Recorder:

@@ -1,0 +1,61 @@
+"""A pod that waits on Permit hears of everything that makes the wait pointless; else its events would pile up till it times out."""
+
+import pytest
+from msgspec.structs import replace
+
+from tests.scheduling.world import Patience, World, make_pod, settle
+
+
+@pytest.fixture
+async def world():
+    """A pod waits on Permit, on the only node."""
+    async with World(extra={"Patience": Patience}) as world:
+        world.add_node("n1")
+        world.api.create("a", priority=1)
+        await settle()
+        assert world.queue.in_flight() == ["a"]
+        yield world
+        await settle()
+        assert world.api.posts == []
+        world.check_at_rest()
+
+
+async def test_bound_by_another_component_to_the_very_node(world):
+    world.api.change("a", node_name="n1")
+    await settle()
+    assert world.queue.in_flight() == []
+    assert world.requested("n1") == 100
+
+
+async def test_handed_to_another_scheduler(world):
+    world.api.change("a", shape=make_pod("a", "a", priority=1, scheduler="other").shape)
+    await settle()
+    assert world.queue.in_flight() == []
+    assert world.requested("n1") == 0
+    world.api.change("a", node_name="n1")
+
+
+async def test_being_deleted_as_a_rebuild_finds(world):
+    deleting = replace(world.api.by_uid("a"), deletion_timestamp="2026-01-01T00:00:00Z", resource_version="2000")
+    world.api.pods["default", "a"] = deleting
+    nodes = [info.node for info in world.cache.dump().nodes.values()]
+    world.scheduler.handlers.on_rebuild({"Pod": [deleting], "Node": nodes})
+    await settle()
+    assert world.queue.in_flight() == []
+    assert world.requested("n1") == 0
+
+
+async def test_handed_to_another_scheduler_as_a_rebuild_finds(world):
+    world.api.create("waits", cpu="64")
+    await settle()
+    theirs = [
+        replace(pod, shape=make_pod(pod.uid, pod.name, priority=1, scheduler="other").shape, resource_version="2000")
+        for pod in world.api.pods.values()
+    ]
+    world.api.pods = {(pod.namespace, pod.name): pod for pod in theirs}
+    nodes = [info.node for info in world.cache.dump().nodes.values()]
+    world.scheduler.handlers.on_rebuild({"Pod": theirs, "Node": nodes})
+    await settle()
+    assert world.queue.find("default", "waits") is None
+    assert world.queue.in_flight() == []
+    assert world.requested("n1") == 0
