@@ -45,6 +45,7 @@ def test_messages_name_the_pod_and_the_reason():
     assumed, confirmed = make_pod("a", "n1"), make_pod("c", "n1")
     cache.assume_pod(assumed)
     cache.add_pod(confirmed)
+    cache.add_pod(make_pod("early", "n8"))
     unknown, nameless = make_pod("u", "n1"), make_pod("x", "n1", uid="")
     refused = [
         (AlreadyCachedError, r"uid-a \(default/a\)", lambda: cache.assume_pod(assumed)),
@@ -59,7 +60,8 @@ def test_messages_name_the_pod_and_the_reason():
         (NotAssumedError, "uid-c", lambda: cache.forget_pod(confirmed)),
         (NotAssumedError, "uid-c", lambda: cache.expire_pod(confirmed)),
         (NotExpiredError, "uid-a", lambda: cache.expire_pod(assumed)),
-        (UnknownNodeError, "'n9'", lambda: cache.remove_node(make_node("n9"))),
+        (UnknownNodeError, "'n9' is not in the cache", lambda: cache.remove_node(make_node("n9"))),
+        (UnknownNodeError, "'n8' is in the cache only for its pods", lambda: cache.remove_node(make_node("n8"))),
         *((NoUIDError, "default/x", lambda m=m: getattr(cache, m)(nameless)) for m in (
             "assume_pod", "finish_binding", "forget_pod", "add_pod", "remove_pod", "get_pod", "is_assumed_pod", "expire_pod",
         )),

@@ -265,7 +265,9 @@ def test_an_update_to_another_node_is_a_corruption_and_changes_nothing(node):
     cache = make_cache("n1", "n2")
     pod = make_pod("a", "n1")
     cache.add_pod(pod)
-    with pytest.raises(CacheCorruptedError) as error:
+    with pytest.raises(
+        CacheCorruptedError, match=rf"default/a\) is cached on 'n1' but its update is on '{node}'"
+    ) as error:
         cache.update_pod(pod, make_pod("a", node))
     assert error.value.kind == "corruption"
     assert cache.get_pod(pod) is pod
@@ -275,7 +277,7 @@ def test_an_update_to_another_node_is_a_corruption_and_changes_nothing(node):
 def test_a_deletion_on_another_node_is_a_corruption_a_tombstone_without_node_is_not():
     cache = make_cache("n1", "n2")
     cache.add_pod(make_pod("a", "n1"))
-    with pytest.raises(CacheCorruptedError):
+    with pytest.raises(CacheCorruptedError, match=r"default/a\) is cached on 'n1' but was deleted on 'n2'"):
         cache.remove_pod(make_pod("a", "n2"))
     assert cache.pod_count() == 1
     cache.remove_pod(make_pod("a"))
