@@ -10,8 +10,8 @@ from schedcache.kube.transport import Transport
 from schedcache.model import MalformedObjectError, Pod
 from schedcache.ports import ApiError, NotFoundError
 
-CONCURRENT_BINDS = 32
-"""More connections than that bind no faster (measured with 64), and hold more of the API server."""
+CONCURRENT_BINDS = 64
+"""Measured with an event for each bind: 16 lose a tenth, 32 some hundredths (etcd has less to gather), 100 gain nothing."""
 
 _encode = msgspec.json.Encoder().encode
 

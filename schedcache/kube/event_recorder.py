@@ -20,7 +20,7 @@ from schedcache.kube.write_queue import WriteQueue
 from schedcache.model import Pod
 from schedcache.ports import ApiError, ConflictError, NotFoundError
 
-CONCURRENT_WRITES = 32
+CONCURRENT_WRITES = 64
 """As many as binds may be under way, so that the events of a burst are not told long after it."""
 WAITING_LIMIT = 10_000
 SERIES_LIMIT = 20_000
