@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from schedcache.kube.binder import ApiBinder
+from schedcache.kube.binder import CONCURRENT_BINDS, ApiBinder
 from schedcache.kube.credentials import load_credentials
 from schedcache.kube.event_recorder import ApiEventRecorder
 from schedcache.kube.rate import TokenBucket
@@ -156,7 +156,7 @@ async def test_many_binds_share_few_connections(cluster, binder, transport):
     pods = [Pod.from_dict(pod) for pod in await cluster.make_pods(200)]
     await asyncio.gather(*(binder.bind(pod, "node-0") for pod in pods))
     assert len(transport._session.connector._acquired) == 0
-    assert sum(len(c) for c in transport._session.connector._conns.values()) <= 32
+    assert sum(len(c) for c in transport._session.connector._conns.values()) <= CONCURRENT_BINDS
     bound = await cluster.wait_until_bound(200, timeout=1)
     assert len(bound) == 200
 
