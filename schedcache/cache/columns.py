@@ -1,6 +1,6 @@
 """The snapshot as numpy columns, one row a node, for plugins that look at all nodes at once."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -96,6 +96,16 @@ class Columns:
         if len(rows) > _FEW_ROWS:
             return np.unique(np.array(rows, np.intp))
         return np.array(sorted(set(rows)), np.intp)
+
+    def latest_writes(self) -> Iterator[tuple[int, int]]:
+        """(version, row): the last write to each row that `changed_since` still has on record."""
+        last = {row: version for version, row in enumerate(self._log, self._log_start + 1)}
+        return ((version, row) for row, version in last.items())
+
+    @property
+    def free_rows(self) -> Sequence[int]:
+        """Rows that have no node and will be used again."""
+        return self._free
 
     def write(self, info: NodeInfo) -> tuple[int, NodeInfo | None]:
         """Bring the row of a node up to date. Returns it and what it showed before (None: the node is new here)."""

@@ -11,17 +11,15 @@ _FEW = 64
 
 
 class RowCounts:
-    """Sparse counts by row; `total` is their sum."""
+    """Sparse counts by row."""
 
-    __slots__ = ("_dense", "_few", "total")
+    __slots__ = ("_dense", "_few")
 
     def __init__(self) -> None:
-        self.total = 0
         self._few: dict[int, int] = {}
         self._dense: Counts | None = None
 
     def add(self, row: int, delta: int) -> None:
-        self.total += delta
         dense = self._dense
         if dense is not None:
             if row >= len(dense):

@@ -5,6 +5,7 @@ at when it comes and when it goes, and then only by the terms that can match it;
 Everything goes by shape: which terms match is found out once for all pods of one shape.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from schedcache.cache.columns import Columns
@@ -132,16 +133,47 @@ class TermIndex:
         pods = list(self._pods())
         problems = []
         for matched in self._matched.values():
-            fresh = _tally((row, 1) for row, pod in pods if _counts_for(matched.term, pod))
-            problems += _differences(f"pods that match {matched.term}", matched.counts, fresh)
+            fresh = _tally(row for row, pod in pods if _counts_for(matched.term, pod))
+            problems += _differences(f"pods that match {matched.term}", dict(matched.counts.items()), fresh)
         expected: dict[OwnedTerm, list[int]] = {}
         for row, pod in pods:
             for term in owned_terms(pod.shape):
                 expected.setdefault(term, []).append(row)
         for term in self._owned.keys() | expected.keys():
-            counts = self._owned[term].counts if term in self._owned else RowCounts()
-            fresh = _tally((row, 1) for row in expected.get(term, ()))
-            problems += _differences(f"owners of {term}", counts, fresh)
+            counts = dict(self._owned[term].counts.items()) if term in self._owned else {}
+            problems += _differences(f"owners of {term}", counts, _tally(expected.get(term, ())))
+        return problems + self._check_shapes(pods) + self._check_memory()
+
+    def _check_shapes(self, pods: Iterable[tuple[int, Pod]]) -> list[str]:
+        expected: dict[PodShape, list[tuple[int, Pod]]] = {}
+        for row, pod in pods:
+            expected.setdefault(pod.shape, []).append((row, pod))
+        kept = {shape: placed for shapes in self._placed.values() for shape, placed in shapes.items()}
+        problems = [f"pods of a shape in {s.namespace} are not known" for s in expected.keys() - kept.keys()]
+        for shape, placed in kept.items():
+            of_shape, what = expected.get(shape, ()), f"a shape in {shape.namespace} with labels {shape.labels}"
+            problems += _differences(f"pods of {what}", placed.rows, _tally(row for row, _ in of_shape))
+            terminating = _tally(row for row, pod in of_shape if pod.terminating)
+            problems += _differences(f"terminating pods of {what}", placed.terminating, terminating)
+            matching = {matched for matched in self._matched.values() if matched.term.matches(shape)}
+            if matching != {*placed.terms, *placed.live_terms}:
+                problems.append(f"{what} does not know the terms that match it")
+            if not matching.issubset(self._matched_file.candidates(shape.labels)):
+                problems.append(f"terms that match {what} are misfiled")
+            if [owned.term for owned in placed.owned] != list(owned_terms(shape)):
+                problems.append(f"{what} does not know the terms that it owns")
+        owners = Counter(owned for placed in kept.values() for owned in placed.owned)
+        wrong = [owned for owned in self._owned.values() if owned.shapes != owners[owned]]
+        return problems + [f"{owned.term} has {owners[owned]} shapes, not {owned.shapes}" for owned in wrong]
+
+    def _check_memory(self) -> list[str]:
+        problems = []
+        for shape, (namespace_labels, found) in self._remembered.items():
+            matching = {owned for owned in self._owned.values() if owned.term.matches(shape, namespace_labels)}
+            if matching != set(found):
+                problems.append(f"what is remembered of {shape.labels} in {shape.namespace} is out of date")
+            if not matching.issubset(self._owned_file.candidates(shape.labels)):
+                problems.append(f"owned terms that match {shape.labels} in {shape.namespace} are misfiled")
         return problems
 
     def _ask(self) -> None:
@@ -265,14 +297,13 @@ def _counts_for(term: PodTerm, pod: Pod) -> bool:
     return not (term.ignore_terminating and pod.terminating) and term.matches(pod.shape)
 
 
-def _tally(rows: Iterable[tuple[int, int]]) -> dict[int, int]:
+def _tally(rows: Iterable[int]) -> dict[int, int]:
     tally: dict[int, int] = {}
-    for row, count in rows:
-        tally[row] = tally.get(row, 0) + count
+    for row in rows:
+        tally[row] = tally.get(row, 0) + 1
     return tally
 
 
-def _differences(what: str, counts: RowCounts, fresh: Mapping[int, int]) -> list[str]:
-    kept = dict(counts.items())
+def _differences(what: str, kept: Mapping[int, int], fresh: Mapping[int, int]) -> list[str]:
     rows = sorted(row for row in kept.keys() | fresh.keys() if kept.get(row, 0) != fresh.get(row, 0))
     return [f"{what}: row {row} has {kept.get(row, 0)}, a recount gives {fresh.get(row, 0)}" for row in rows]

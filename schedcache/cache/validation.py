@@ -78,6 +78,8 @@ def check_cache(cache: "SchedulerCache") -> None:
 def check_snapshot(cache: "SchedulerCache", snapshot: "Snapshot") -> None:
     """Compare a snapshot that has just been updated with its cache and with one made from scratch. Raises CacheCorruptedError."""
     columns = snapshot.columns
+    newest = max((info.generation for info in cache.nodes.values()), default=0)
+    _require(f"the snapshot is of generation {newest} or later", snapshot.generation >= newest)
     known = {name for name, info in cache.nodes.items() if info.node is not None}
     listed = [columns.names[row] for row in columns.order]
     _expect("nodes listed in the snapshot", sorted(known), sorted(listed))
@@ -172,6 +174,7 @@ def _check_columns(columns: Columns) -> None:
         node = columns.infos[row].node
         if node is None:
             raise CacheCorruptedError(f"row {row} shows {columns.infos[row]}, which has no node object")
+        _require(f"row {row} has a taint set", columns.taint_set[row] >= 0)
         _expect(f"taints in row {row}", node.taints, columns.taint_sets[columns.taint_set[row]])
         for key in columns.label_keys:
             found = columns.label_ids(key)[row]
@@ -182,6 +185,7 @@ def _check_columns(columns: Columns) -> None:
             )
     _check_host_ports(columns, rows)
     _check_free_rows(columns, rows)
+    _check_versions(columns)
 
 
 def _check_host_ports(columns: Columns, rows: list[int]) -> None:
@@ -206,8 +210,17 @@ def _check_free_rows(columns: Columns, rows: list[int]) -> None:
         _require(f"{field} of free rows is zero", not getattr(columns, field)[..., free].any())
     for key in columns.label_keys:
         _require(f"label {key} of free rows", (columns.label_ids(key)[free] == -1).all())
-    latest = columns.generation[: columns.rows].max(initial=0)
-    _expect("the newest generation of a row", columns.version, int(latest))
+    _expect("rows to use again", free, sorted(columns.free_rows))
+
+
+def _check_versions(columns: Columns) -> None:
+    written = columns.generation[: columns.rows]
+    _expect("the newest generation of a row", columns.version, int(written.max(initial=0)))
+    _require("nodes change with their rows", (columns.node_generation[: columns.rows] <= written).all())
+    on_record = list(columns.latest_writes())
+    _expect("the newest write on record", columns.version, max((version for version, _ in on_record), default=0))
+    for version, row in on_record:
+        _expect(f"generation of row {row}", version, int(written[row]))
 
 
 def _expect_rows(what: str, want: np.ndarray, got: np.ndarray) -> None:

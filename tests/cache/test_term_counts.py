@@ -33,7 +33,6 @@ class TestRowCounts:
             plain[row] += delta
         expected = {row: count for row, count in plain.items() if count}
         assert dict(counts.items()) == expected
-        assert counts.total == sum(expected.values())
         for size in (max(expected) + 1, rows, 2 * rows):
             column = counts.column(size)
             assert column.dtype == np.int32
@@ -187,3 +186,32 @@ def test_a_check_says_what_is_wrong_and_by_how_much():
     assert [line.split(": row ")[1] for line in found] == told
     assert found[0].startswith("owners of ")
     assert found[1].startswith("pods that match ")
+
+
+def _placed(index):
+    return next(placed for shapes in index._placed.values() for placed in shapes.values())
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda i: _placed(i).rows.update({1: 1}), "pods of a shape in "),
+        (lambda i: _placed(i).terminating.update({0: 1}), "terminating pods of a shape in "),
+        (lambda i: _placed(i).terms.clear(), "does not know the terms that match it"),
+        (lambda i: i._matched_file._drawers.clear(), "are misfiled"),
+        (lambda i: i._owned_file._drawers.clear(), "owned terms that match"),
+        (lambda i: setattr(_placed(i), "owned", ()), "does not know the terms that it owns"),
+        (lambda i: setattr(next(iter(i._owned.values())), "shapes", 5), "has 1 shapes, not 5"),
+        (lambda i: i._remembered.update(dict.fromkeys(i._remembered, ({}, ()))), "is out of date"),
+        (lambda i: i._placed.clear(), "are not known"),
+    ],
+)
+def test_a_check_sees_damage_before_it_shows_in_a_count(damage, told):
+    cache = make_cache("n1", "n2")
+    cache.add_pod(make_pod("p", "n1", labels={"app": "a"}, anti_affinity={"app": "x"}))
+    index = updated(cache).term_index
+    index.counts(PodTerm(None, APPS[0]))
+    index.owned_by_others(make_pod("asked", labels={"app": "x"}).shape, {})
+    assert index.check() == []
+    damage(index)
+    assert any(told in line for line in index.check())

@@ -119,6 +119,14 @@ SNAPSHOT_DAMAGE = {
     "label of a free row": lambda s: s.columns.label_ids("disk").__setitem__(s.columns._free[0], 0),
     "version": lambda s: setattr(s.columns, "version", 1),
     "resource": lambda s: s.columns.resource_index.pop("x.io/y"),
+    "no taints": lambda s: s.columns.taint_set.__setitem__(s.columns.row_of["n2"], -1),
+    "free row twice": lambda s: s.columns._free.append(_row(s)),
+    "free row forgotten": lambda s: s.columns._free.clear(),
+    "generation of a row": _column("generation", 1),
+    "generation of a node object": _column("node_generation"),
+    "no record of writes": lambda s: s.columns._log.clear(),
+    "record of writes": lambda s: s.columns._log.__setitem__(-1, _row(s)),
+    "generation of the snapshot": lambda s: setattr(s, "generation", 1),
 }  # fmt: skip
 
 
