@@ -195,7 +195,7 @@ def _placed(index):
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (lambda i: _placed(i).rows.update({1: 1}), "pods of a shape in "),
+        (lambda i: _placed(i).rows.update({0: 7}), "pods of a shape in "),
         (lambda i: _placed(i).terminating.update({0: 1}), "terminating pods of a shape in "),
         (lambda i: _placed(i).terms.clear(), "does not know the terms that match it"),
         (lambda i: i._matched_file._drawers.clear(), "are misfiled"),
