@@ -102,9 +102,10 @@ class NodeEntries:
                 changed.append(info)
                 new_nodes += info.name not in held
         gone: list[str] = []
-        if not following or len(held) + new_nodes > len(self.tree):
+        if following and len(held) + new_nodes > len(self.tree):
             gone = [name for name in held if name not in self.tree]
         return SnapshotChanges(
+            anew=not following,
             infos=[self._frozen(info) for info in reversed(changed)],
             removed=gone,
             order=self.tree.list() if new_nodes or gone or not following else None,

@@ -57,7 +57,8 @@ class SchedulerCache:
 
     `ttl` in seconds: how long an assumed pod is kept after its binding finished without being confirmed, 0 = for ever.
     Nothing expires by itself: see `expired_pods`. `clock` gives seconds. `validate` recomputes and compares everything
-    after each call (see `Validator` for large clusters) and raises CacheCorruptedError on a difference.
+    after each call (see `Validator` for large clusters) and raises CacheCorruptedError on a difference, or hands it to
+    `on_corruption`, which must not call the cache: then no call is cut short, and the next difference is told after a `reset`.
 
     Methods may be called from any thread. A call that raises has changed nothing, unless it says so. `cause` is what a
     story tells about why a call was made; by default the resourceVersion of the object.
@@ -69,6 +70,7 @@ class SchedulerCache:
         clock: Callable[[], float] = time.monotonic,
         validate: bool = False,
         stories: Stories = PROCESS_STORIES,
+        on_corruption: Callable[[CacheCorruptedError], None] | None = None,
     ) -> None:
         self.ttl = ttl
         self.validate = validate
@@ -79,7 +81,7 @@ class SchedulerCache:
         self._clock = clock
         self._lock = threading.Lock()
         self._entries = NodeEntries()
-        self._validator = Validator()
+        self._validator = Validator(on_corruption)
 
     @property
     def nodes(self) -> OrderedDict[str, NodeInfo]:
@@ -290,6 +292,7 @@ class SchedulerCache:
                 self._entries.place(state.pod)
             self.stories.append((self._clock(), "reset", "", "", 0, f"{len(kept)} assumed pods kept"))
             if self.validate:
+                self._validator.start_over()
                 self._validator.after_call(self, None)
 
     def _known(self, pod: Pod) -> PodState:

@@ -24,9 +24,11 @@ from schedcache.model import Node, Pod
 class SnapshotChanges(msgspec.Struct, frozen=True):
     """What differs between a snapshot and a cache.
 
-    `infos` are frozen, oldest change first; `removed` names are gone; `order` is None where it stays as it is.
+    `infos` are frozen, oldest change first; `removed` names are gone; `order` is None where it stays as it is. `anew`: the
+    infos are all there is, and whatever the snapshot has is not to be relied on.
     """
 
+    anew: bool
     infos: Sequence[NodeInfo]
     removed: Sequence[str]
     order: Sequence[str] | None
@@ -69,7 +71,17 @@ class Snapshot:
         snapshot = cls()
         listed = [info for info in infos.values() if info.node is not None]
         newest = max((info.generation for info in infos.values()), default=0)
-        snapshot.apply(SnapshotChanges(listed, (), tree.list(), len(tree), newest, None))
+        snapshot.apply(
+            SnapshotChanges(
+                anew=True,
+                infos=listed,
+                removed=(),
+                order=tree.list(),
+                num_nodes=len(tree),
+                generation=newest,
+                epoch=None,
+            )
+        )
         for info in infos.values():
             if info.node is None:
                 snapshot._count_claims(None, info)
@@ -164,6 +176,8 @@ class Snapshot:
 
         Left before that, it takes everything anew at its next update.
         """
+        if changes.anew:
+            self._start_over()
         self.forget_all()
         self.epoch = None
         for name in changes.removed:
@@ -184,6 +198,14 @@ class Snapshot:
                 f"the node tree has {changes.num_nodes}"
             )
         self.epoch = changes.epoch
+
+    def _start_over(self) -> None:
+        """Keep nothing, not even rows: what the cache gave up for a rebuild may have been wrong here as well."""
+        if self.node_info_map:
+            self.columns = Columns()
+            self.term_index = TermIndex(self.columns)
+            for kept in (self.node_info_map, self._claims, self._derived, self._assumed, self._originals):
+                kept.clear()
 
     def _write(self, info: NodeInfo) -> None:
         row, old = self.columns.write(info)

@@ -1,6 +1,7 @@
 """Everything that the cache keeps up to date step by step, recomputed from scratch and compared."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -24,27 +25,52 @@ class Validator:
 
     Up to 5,000 nodes and pods everything is checked each time. Beyond that every n-th call checks everything and those
     between only the node that they changed, so that a call costs tens of milliseconds on average, however large the cluster.
+
+    `report` None: a difference is raised from the call, which has done its work by then. Otherwise it is reported once, and
+    nothing more is checked until `start_over`: who was told will rebuild the cache.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, report: Callable[[CacheCorruptedError], None] | None = None) -> None:
+        self._report = report
+        self._reported = False
         self._calls = 0
         self._updates = 0
 
     def after_call(self, cache: "SchedulerCache", info: NodeInfo | None) -> None:
         """`info` is the entry that the call changed, None for all of them. Raises CacheCorruptedError."""
+        if self._reported:
+            return
         self._calls += 1
-        if info is None or self._calls * _CHECKED_PER_CALL >= len(cache.nodes) + len(cache.pod_states):
-            self._calls = 0
-            check_cache(cache)
-        elif info.name in cache.nodes:
-            check_node(cache, info)
+        with self._told():
+            if info is None or self._calls * _CHECKED_PER_CALL >= len(cache.nodes) + len(cache.pod_states):
+                self._calls = 0
+                check_cache(cache)
+            elif info.name in cache.nodes:
+                check_node(cache, info)
 
     def after_update(self, cache: "SchedulerCache", snapshot: "Snapshot") -> None:
         """A snapshot was brought up to date. Raises CacheCorruptedError."""
+        if self._reported:
+            return
         self._updates += 1
         if self._updates * _CHECKED_PER_CALL >= len(cache.nodes) + len(cache.pod_states):
             self._updates = 0
-            check_snapshot(cache, snapshot)
+            with self._told():
+                check_snapshot(cache, snapshot)
+
+    def start_over(self) -> None:
+        """The cache is being rebuilt."""
+        self._reported = False
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except CacheCorruptedError as error:
+            if self._report is None:
+                raise
+            self._reported = True
+            self._report(error)
 
 
 def check_node(cache: "SchedulerCache", info: NodeInfo) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schedcache.cache import CacheCorruptedError, validation
+from schedcache.cache import CacheCorruptedError, SchedulerCache, Snapshot, validation
 from schedcache.cache.validation import check_cache, check_snapshot
 from schedcache.model import Resource
 from tests.cache.support import make_cache, make_node, make_pod, updated
@@ -136,6 +136,48 @@ def test_damage_to_a_snapshot_is_found(damage):
     damage(snapshot)
     with pytest.raises(CacheCorruptedError):
         check_snapshot(cache, snapshot)
+
+
+@pytest.mark.parametrize("damage", SNAPSHOT_DAMAGE.values(), ids=SNAPSHOT_DAMAGE)
+def test_a_rebuild_of_the_cache_from_the_same_objects_mends_the_snapshot(damage):
+    cache, snapshot = furnished()
+    damage(snapshot)
+    nodes = [info.node for info in cache.nodes.values() if info.node]
+    pods = [state.pod for state in cache.pod_states.values()]
+    cache.reset()
+    for node in nodes:
+        cache.add_node(node)
+    for pod in pods:
+        cache.add_pod(pod)
+    check_snapshot(cache, updated(cache, snapshot))
+
+
+def test_a_difference_is_told_once_until_the_cache_is_reset_and_no_call_is_cut_short():
+    told = []
+    cache = SchedulerCache(validate=True, on_corruption=told.append)
+    cache.add_node(make_node("n1"))
+    cache.nodes["n1"].requested.milli_cpu = 7
+    cache.assume_pod(make_pod("a", "n1", requests={"cpu": "1"}))
+    cache.finish_binding(make_pod("a", "n1"))
+    cache.update_snapshot(Snapshot())
+    assert [error.kind for error in told] == ["corruption"]
+    cache.reset(keep_assumed=["uid-a"])
+    cache.nodes["n1"].requested.milli_cpu = 7
+    cache.add_node(make_node("n1"))
+    assert len(told) == 2
+    cache.forget_pod(make_pod("a", "n1"))
+    assert cache.pod_count() == 0
+
+
+def test_a_difference_in_a_snapshot_is_told():
+    told = []
+    cache, snapshot = SchedulerCache(validate=True, on_corruption=told.append), Snapshot()
+    cache.add_node(make_node("n1"))
+    cache.update_snapshot(snapshot)
+    snapshot.columns.host_ports["TCP", 80] = {0: ("0.0.0.0",)}
+    cache.update_snapshot(snapshot)
+    cache.update_snapshot(snapshot)
+    assert [str(error).split(":")[0] for error in told] == ["host ports"]
 
 
 def test_a_message_says_what_was_expected_and_found():
