@@ -143,7 +143,11 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
             queue_metrics=metrics,
         )
         scheduler = Scheduler(
-            cache=SchedulerCache(ttl=settings.assumed_pod_ttl, validate=settings.validate),
+            cache=SchedulerCache(
+                ttl=settings.assumed_pod_ttl,
+                validate=settings.validate,
+                on_corruption=lambda error: scheduler.state.contradicted("validation", error),
+            ),
             queue=queue,
             pods=pods,
             objects=objects,

@@ -31,13 +31,10 @@ class EventHandlers:
         state: SchedulingState,
         pods: PodEvents,
         objects: ClusterObjects,
-        *,
-        request_rebuild: Callable[[str], None],
     ) -> None:
         self._state = state
         self._pods = pods
         self._objects = objects
-        self._request_rebuild = request_rebuild
         self._nodes: dict[str, Node] = {}
         self._synced: set[str] = set()
 
@@ -69,18 +66,8 @@ class EventHandlers:
         try:
             handle(kind, *objects)
         except CacheError as error:
-            self._contradiction(kind, action, error)
+            self._state.contradicted(f"{kind} {action}", error)
         self._state.metrics.event_handled(kind + action, self._state.clock() - started)
-
-    def _contradiction(self, kind: str, action: str, error: CacheError) -> None:
-        self._state.metrics.cache_error(error.kind)
-        _log.error(
-            "cache and cluster contradict each other: reading everything afresh",
-            kind=kind,
-            action=action,
-            error=str(error),
-        )
-        self._request_rebuild(f"cache error: {error.kind}")
 
     def _add(self, kind: str, obj: Any) -> None:
         if kind == POD:

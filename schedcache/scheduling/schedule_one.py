@@ -51,7 +51,10 @@ class SchedulingCycle:
             return self._attempt(info, framework, started)
         except NoNodesError as error:
             failure = Failure(reason=UNSCHEDULABLE, message=error.message(), unschedulable_plugins={NO_NODES})
-        except (CacheError, PluginError) as error:
+        except CacheError as error:
+            self._state.contradicted("scheduling cycle", error)
+            failure = Failure.of_error(error)
+        except PluginError as error:
             failure = Failure.of_error(error)
         except Exception as error:  # noqa: BLE001  one pod that trips over a fault of ours must not stop the others
             _log.exception("scheduling cycle failed", pod=pod.full_name)

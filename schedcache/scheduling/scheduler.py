@@ -57,10 +57,12 @@ class Scheduler:
         `request_rebuild(why)` has the event source read everything afresh. `missing_plugins`: defaults that no profile has.
         """
         self.frameworks = frameworks
-        self.state = SchedulingState(cache, queue, pods, frozenset(frameworks), status_writer, metrics, clock)
+        self.state = SchedulingState(
+            cache, queue, pods, frozenset(frameworks), status_writer, metrics, clock, request_rebuild
+        )
         self._sleep = sleep
         pod_events = PodEvents(self.state, reject_waiting=self._reject_waiting, abandon=self._abandon)
-        self.handlers = EventHandlers(self.state, pod_events, objects, request_rebuild=request_rebuild)
+        self.handlers = EventHandlers(self.state, pod_events, objects)
         reader = LiveReader(self.state, binder, self.handlers)
         failures = FailureHandler(self.state, recorder)
         self.cycle = SchedulingCycle(self.state, frameworks, failures, rng, missing_plugins)

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+import structlog
+
 from schedcache.cache import CacheError, SchedulerCache
 from schedcache.model import Pod
 from schedcache.ports import Metrics, StatusWriter
@@ -11,6 +13,7 @@ from schedcache.queue.events import ASSIGNED_POD_DELETE
 from schedcache.scheduling.pod_store import PodStore
 
 PreCheck = Callable[[Pod], bool]
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,6 +30,14 @@ class SchedulingState:
     status_writer: StatusWriter
     metrics: Metrics
     clock: Callable[[], float]
+    request_rebuild: Callable[[str], None]
+    """Has the event source read everything afresh, soon; takes the reason."""
+
+    def contradicted(self, where: str, error: CacheError) -> None:
+        """The cache is not to be trusted any more: count it, tell it, and have everything read afresh."""
+        self.metrics.cache_error(error.kind)
+        _log.error("cache error: reading everything afresh", where=where, kind=error.kind, error=str(error))
+        self.request_rebuild(f"cache error: {error.kind}")
 
     def is_ours(self, pod: Pod) -> bool:
         """Whether one of our profiles is to schedule the pod."""

@@ -288,7 +288,9 @@ class World:
         observe: bool = False,
         max_binding: int = 128,
         api: Api | None = None,
+        canary: bool = False,
     ) -> None:
+        """`canary`: what validation finds is answered as in the program, instead of raised."""
         self.clock = Clock()
         self.api = api or Api()
         self.recorder = Recorder()
@@ -301,7 +303,12 @@ class World:
         plugins = Plugins(
             multi_point=PluginSet(enabled=[Plugin(name=name) for name in names], disabled=[Plugin(name="*")])
         )
-        self.cache = SchedulerCache(ttl=30.0, clock=self.clock, validate=True)
+        self.cache = SchedulerCache(
+            ttl=30.0,
+            clock=self.clock,
+            validate=True,
+            on_corruption=(lambda error: self.scheduler.state.contradicted("validation", error)) if canary else None,
+        )
         objects = ClusterObjects()
         profile = profile_with_defaults(KubeSchedulerProfile(scheduler_name="schedcache", plugins=plugins))
         frameworks, self.queue = make_profiles(
