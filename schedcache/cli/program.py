@@ -26,7 +26,7 @@ from schedcache.kube.status_writer import ApiStatusWriter
 from schedcache.kube.transport import Transport
 from schedcache.plugins.default_plugins import installed_registry
 from schedcache.ports import EventSink
-from schedcache.scheduling import PodStore, Scheduler, make_profiles, without_missing
+from schedcache.scheduling import PodStore, Scheduler, make_profiles
 from schedcache.server.metrics import PrometheusMetrics
 from schedcache.server.state_metrics import StateCollector
 
@@ -129,9 +129,8 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
         writers = () if settings.observe else _writers(transport, settings)
         recorder, status_writer = writers or (Nobody(), Nobody())
         pods, objects, plugins = PodStore(), ClusterObjects(), installed_registry()
-        profiles = [without_missing(profile, plugins) for profile in settings.profiles]
         frameworks, queue = make_profiles(
-            [profile for profile, _ in profiles],
+            settings.profiles,
             plugins,
             objects=objects,
             binder=binder,
@@ -160,7 +159,6 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
             sleep=asyncio.sleep,
             rng=random.Random(),
             request_rebuild=lambda reason: source.request_rebuild(reason),  # noqa: PLW0108  made below
-            missing_plugins=frozenset[str]().union(*(missing for _, missing in profiles)),
         )
         source = make_source(settings.event_source, transport, scheduler.handlers, frameworks.values())
         registry.register(StateCollector(scheduler))

@@ -101,9 +101,8 @@ class Framework(Lifecycle):
         self.scheduler_name = profile.scheduler_name or ""
         self.handle = replace(handle, scheduler_name=self.scheduler_name, framework=self)
         sets = profile.plugins or Plugins()
-        self.missing = default_plugin_names() - registry.keys()
-        """Default plugins that the registry lacks; the profile does without them."""
-        sets = _without(sets, self.missing)
+        # Default plugins that the registry does not have, as it may be that of an embedder, are left out.
+        sets = _without(sets, default_plugin_names() - registry.keys())
         self.plugins = self._make(sets, profile, registry)
         points, weights = self._expanded(sets)
         super().__init__(points, waiting_pods or WaitingPods())

@@ -2,7 +2,6 @@
 
 from schedcache.scheduling.binding_cycle import MAX_BINDING
 from schedcache.scheduling.event_handlers import EventHandlers
-from schedcache.scheduling.missing_plugins import without_missing
 from schedcache.scheduling.pod_store import PodStore
 from schedcache.scheduling.profiles import make_profiles
 from schedcache.scheduling.scheduler import Scheduler
@@ -15,5 +14,4 @@ __all__ = [
     "Scheduler",
     "SchedulingState",
     "make_profiles",
-    "without_missing",
 ]

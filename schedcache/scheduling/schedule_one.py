@@ -1,7 +1,7 @@
 """The scheduling cycle: one pod from the queue, to a node in the cache (kube-scheduler's schedule_one.go, 1.37)."""
 
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import structlog
 
@@ -11,7 +11,6 @@ from schedcache.model import Pod
 from schedcache.queue import QueuedPodInfo
 from schedcache.scheduling.decision import Decision
 from schedcache.scheduling.failure import UNSCHEDULABLE, Failure, FailureHandler
-from schedcache.scheduling.missing_plugins import refusal
 from schedcache.scheduling.stand_ins import NO_NODES, NOT_SUPPORTED
 from schedcache.scheduling.state import SchedulingState
 
@@ -27,17 +26,12 @@ class SchedulingCycle:
         frameworks: Mapping[str, Framework],
         failures: FailureHandler,
         rng: random.Random,
-        missing_plugins: Collection[str] = (),
     ) -> None:
-        """`frameworks` by scheduler name; `rng` chooses among nodes of equal score.
-
-        `missing_plugins`: defaults that the profiles do without; pods that need one are not placed.
-        """
+        """`frameworks` by scheduler name; `rng` chooses among nodes of equal score."""
         self._state = state
         self._frameworks = frameworks
         self._failures = failures
         self._rng = rng
-        self._missing_plugins = missing_plugins
         self._snapshot = Snapshot()
 
     def run(self, info: QueuedPodInfo) -> Decision | None:
@@ -71,7 +65,7 @@ class SchedulingCycle:
         return newest is None or bool(newest.node_name) or self._state.cached(pod) is not None
 
     def _attempt(self, info: QueuedPodInfo, framework: Framework, started: float) -> Decision | None:
-        unsupported = framework.unsupported(info.pod) or refusal(info.pod, self._missing_plugins)
+        unsupported = framework.unsupported(info.pod)
         if unsupported:
             failure = Failure(reason=UNSCHEDULABLE, message=unsupported, unschedulable_plugins={NOT_SUPPORTED})
             self._failures.handle(info, failure, started)

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -50,11 +50,10 @@ class Scheduler:
         rng: random.Random,
         request_rebuild: Callable[[str], None],
         max_binding: int = MAX_BINDING,
-        missing_plugins: Collection[str] = (),
     ) -> None:
         """`frameworks` by scheduler name. `clock` in seconds, monotonic; `sleep` waits on it.
 
-        `request_rebuild(why)` has the event source read everything afresh. `missing_plugins`: defaults that no profile has.
+        `request_rebuild(why)` has the event source read everything afresh.
         """
         self.frameworks = frameworks
         self.state = SchedulingState(
@@ -65,7 +64,7 @@ class Scheduler:
         self.handlers = EventHandlers(self.state, pod_events, objects)
         reader = LiveReader(self.state, binder, self.handlers)
         failures = FailureHandler(self.state, recorder)
-        self.cycle = SchedulingCycle(self.state, frameworks, failures, rng, missing_plugins)
+        self.cycle = SchedulingCycle(self.state, frameworks, failures, rng)
         self.bindings = BindingCycles(self.state, failures, recorder, reader, sleep=sleep, max_binding=max_binding)
         self.expiry = AssumedPodExpiry(self.state, reader)
         self.last_housekeeping: float | None = None
