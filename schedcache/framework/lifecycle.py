@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from schedcache.framework.interface import CycleState
-from schedcache.framework.plugin_calls import failed
+from schedcache.framework.plugin_calls import checked_status, failed, rejection
 from schedcache.framework.status import SKIP, Code, Status
 from schedcache.framework.waiting_pods import WaitingPods
 from schedcache.model import Pod
@@ -28,10 +28,10 @@ class Lifecycle:
         """Stops at the first plugin that refuses; the caller then runs `run_unreserve`."""
         for plugin in self._plugins["reserve"]:
             try:
-                status = plugin.reserve(state, pod, node_name)
+                status = rejection(checked_status(plugin.reserve(state, pod, node_name)))
             except Exception as error:  # noqa: BLE001  plugins are foreign code; the fault becomes the attempt's outcome
                 return _error(pod, plugin.name, "reserve", error)
-            if not _succeeded(status):
+            if status is not None:
                 return _outcome(pod, plugin.name, "reserve", status)
         return None
 
@@ -50,10 +50,11 @@ class Lifecycle:
         waits: dict[str, float] = {}
         for plugin in self._plugins["permit"]:
             try:
-                status, wait = plugin.permit(state, pod, node_name)
+                answer, wait = plugin.permit(state, pod, node_name)
+                status = rejection(checked_status(answer))
             except Exception as error:  # noqa: BLE001  as in run_reserve
                 return _error(pod, plugin.name, "permit", error)
-            if _succeeded(status):
+            if status is None:
                 continue
             if status.code is not Code.WAIT:
                 return _outcome(pod, plugin.name, "permit", status)
@@ -71,12 +72,12 @@ class Lifecycle:
         """One plugin after the other, up to the first that does not succeed."""
         for plugin in self._plugins["pre_bind"]:
             try:
-                status = await plugin.pre_bind(state, pod, node_name)
+                status = rejection(checked_status(await plugin.pre_bind(state, pod, node_name)))
             except ApiError:
                 raise
             except Exception as error:  # noqa: BLE001  as in run_reserve
                 return _error(pod, plugin.name, "pre_bind", error)
-            if not _succeeded(status):
+            if status is not None:
                 return _outcome(pod, plugin.name, "pre_bind", status)
         return None
 
@@ -84,12 +85,12 @@ class Lifecycle:
         """The first plugin that does not answer Skip decides; SKIP when all do. Raises ApiError of schedcache.ports."""
         for plugin in self._plugins["bind"]:
             try:
-                status = await plugin.bind(state, pod, node_name)
+                status = rejection(checked_status(await plugin.bind(state, pod, node_name)))
             except ApiError:
                 raise
             except Exception as error:  # noqa: BLE001  as in run_reserve
                 return _error(pod, plugin.name, "bind", error)
-            if _succeeded(status):
+            if status is None:
                 return None
             if status.code is not Code.SKIP:
                 return _outcome(pod, plugin.name, "bind", status)
@@ -104,10 +105,6 @@ class Lifecycle:
             except Exception as error:  # noqa: BLE001  one plugin's fault must not silence the others
                 fault = fault or _error(pod, plugin.name, "post_bind", error)
         return fault
-
-
-def _succeeded(status: Status | None) -> bool:
-    return status is None or status.code is Code.SUCCESS
 
 
 def _outcome(pod: Pod, plugin: str, point: str, status: Status) -> Status:

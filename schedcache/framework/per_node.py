@@ -4,13 +4,15 @@ They are simple to write and cost Python time for each node that is still feasib
 calls NodeInfo, with the pods added and removed that the question is about.
 """
 
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from schedcache.framework.interface import CycleState, Scores, Verdicts
+from schedcache.framework.plugin_calls import checked_status, rejection
 from schedcache.framework.row_view import RowView
-from schedcache.framework.status import Code, Status
+from schedcache.framework.status import Status
 from schedcache.model import Pod
 
 if TYPE_CHECKING:
@@ -23,17 +25,14 @@ class PerNodeFilter:
     def __init__(self, plugin: Any) -> None:
         self.name: str = plugin.name
         self._plugin = plugin
-        if (locality := getattr(plugin, "filter_locality", None)) is not None:
-            self.filter_locality = locality
-        if (locality_key := getattr(plugin, "locality_key", None)) is not None:
-            self.locality_key = locality_key
+        _take_over(self, plugin, "filter_locality", "locality_key", "explain")
 
     def filter(self, state: CycleState, pod: Pod, view: RowView) -> Verdicts:
         codes = np.zeros(len(view), np.int16)
         table: list[Status | None] = [None]
         for i in range(len(view)):
-            status = self._plugin.filter(state, pod, hypothetical_node(view, i))
-            if status is not None and status.code is not Code.SUCCESS:
+            status = rejection(checked_status(self._plugin.filter(state, pod, hypothetical_node(view, i))))
+            if status is not None:
                 if status not in table:
                     table.append(status)
                 codes[i] = table.index(status)
@@ -46,13 +45,18 @@ class PerNodeScore:
     def __init__(self, plugin: Any) -> None:
         self.name: str = plugin.name
         self._plugin = plugin
-        for attribute in ("score_locality", "locality_key", "normalize_score"):
-            if (value := getattr(plugin, attribute, None)) is not None:
-                setattr(self, attribute, value)
+        _take_over(self, plugin, "score_locality", "locality_key", "normalize_score")
 
     def score(self, state: CycleState, pod: Pod, view: RowView) -> Scores:
-        scores = (self._plugin.score(state, pod, hypothetical_node(view, i)) for i in range(len(view)))
+        # An int and nothing that only looks like one: half a point would silently be none.
+        scores = (index(self._plugin.score(state, pod, hypothetical_node(view, i))) for i in range(len(view)))
         return np.fromiter(scores, np.int64, len(view))
+
+
+def _take_over(adapter: object, plugin: object, *attributes: str) -> None:
+    for attribute in attributes:
+        if (value := getattr(plugin, attribute, None)) is not None:
+            setattr(adapter, attribute, value)
 
 
 def hypothetical_node(view: RowView, position: int) -> "NodeInfo":

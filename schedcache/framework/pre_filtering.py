@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from schedcache.framework.interface import CycleState, PreFilterPlugin, PreFilterResult
-from schedcache.framework.plugin_calls import failed, status_error
+from schedcache.framework.plugin_calls import checked_status, failed, status_error
 from schedcache.framework.status import Code, Status, unresolvable
 from schedcache.model import Pod
 
@@ -46,6 +46,8 @@ def run_pre_filter(
     for plugin in plugins:
         try:
             answer = plugin.pre_filter(state, pod, snapshot)
+            if not isinstance(answer, PreFilterResult):
+                answer = checked_status(answer)
         except Exception as error:
             raise failed(pod, plugin.name, "pre_filter", error) from error
         if answer is None:

@@ -21,7 +21,7 @@ from schedcache.framework.interface import CycleState, FilterPlugin, PreEnqueueP
 from schedcache.framework.kept import KeptBySpec, KeptResults
 from schedcache.framework.lifecycle import Lifecycle
 from schedcache.framework.per_node import PerNodeFilter, PerNodeScore
-from schedcache.framework.plugin_calls import failed
+from schedcache.framework.plugin_calls import checked_status, failed, rejection
 from schedcache.framework.plugin_sets import PluginSetError, enabled_names, expand, score_weights
 from schedcache.framework.pre_filtering import PreFilterOutcome, run_pre_filter
 from schedcache.framework.registry import Registry
@@ -344,7 +344,7 @@ def _without(sets: Plugins, names: frozenset[str]) -> Plugins:
 
 
 def _holds(plugin: PreEnqueuePlugin, pod: Pod) -> bool:
-    return plugin.pre_enqueue(pod) is not None
+    return rejection(checked_status(plugin.pre_enqueue(pod))) is not None
 
 
 def _columnar(plugin: Any, adapter: Callable[[Any], Any]) -> Any:

@@ -14,7 +14,14 @@ from schedcache.framework.interface import (
     Scores,
 )
 from schedcache.framework.kept import KeptResults, KeptScores
-from schedcache.framework.plugin_calls import call_score, failed, status_error
+from schedcache.framework.plugin_calls import (
+    call_normalize_score,
+    call_score,
+    checked_status,
+    failed,
+    rejection,
+    status_error,
+)
 from schedcache.framework.row_view import Rows, RowView
 from schedcache.framework.status import Code
 from schedcache.model import Pod
@@ -71,10 +78,10 @@ class ScoreChain:
     def _run_pre_score(self, state: CycleState, pod: Pod, view: RowView) -> None:
         for plugin in self.pre_score:
             try:
-                status = plugin.pre_score(state, pod, view)
+                status = rejection(checked_status(plugin.pre_score(state, pod, view)))
             except Exception as error:
                 raise failed(pod, plugin.name, "pre_score", error) from error
-            if status is None or status.code is Code.SUCCESS:
+            if status is None:
                 continue
             if status.code is not Code.SKIP:
                 raise status_error(pod, plugin.name, "pre_score", status)
@@ -93,12 +100,8 @@ class ScoreChain:
         return split
 
     def _finish(self, plugin: ScorePlugin, raw: Scores, state: CycleState, pod: Pod, done: dict[str, Scores]) -> Scores:
-        normalize = getattr(plugin, "normalize_score", None)
-        if normalize is not None:
-            try:
-                raw = normalize(state, pod, raw)
-            except Exception as error:
-                raise failed(pod, plugin.name, "normalize_score", error) from error
+        if hasattr(plugin, "normalize_score"):
+            raw = call_normalize_score(plugin, state, pod, raw)
         _check_range(pod, plugin.name, raw)
         weighted: Scores = raw * self.weights[plugin.name]
         done[plugin.name] = weighted

@@ -9,6 +9,7 @@ from typing import Any
 from schedcache.cache import Snapshot
 from schedcache.framework import CycleState, Diagnosis, Framework, PluginError, Scores, Status
 from schedcache.framework.diagnosis import NO_NODES
+from schedcache.framework.plugin_calls import checked_status, failed, rejection
 from schedcache.framework.pre_filtering import PreFilterOutcome
 from schedcache.framework.runtime import Feasibility, Nominated
 from schedcache.model import Pod
@@ -57,22 +58,26 @@ class Decision:
 def decide(framework: Framework, pod: Pod, snapshot: Snapshot, nominated: Nominated) -> Decision:
     """Try the pod; every outcome is a Decision."""
     decision = Decision()
-    decision.gated = _gate(framework, pod)
-    if decision.gated is not None:
-        return decision
-    if not snapshot.num_nodes:
-        decision.message = NO_NODES
-        return decision
     try:
+        decision.gated = gate(framework, pod)
+        if decision.gated is not None:
+            return decision
+        if not snapshot.num_nodes:
+            decision.message = NO_NODES
+            return decision
         _attempt(decision, framework, pod, snapshot, nominated)
     except PluginError as error:
         decision.message, decision.error = str(error), True
     return decision
 
 
-def _gate(framework: Framework, pod: Pod) -> Status | None:
+def gate(framework: Framework, pod: Pod) -> Status | None:
+    """What PreEnqueue holds the pod back with. Raises PluginError."""
     for plugin in framework.points["pre_enqueue"]:
-        status: Status | None = plugin.pre_enqueue(pod)
+        try:
+            status = rejection(checked_status(plugin.pre_enqueue(pod)))
+        except Exception as error:
+            raise failed(pod, plugin.name, "pre_enqueue", error) from error
         if status is not None:
             return Status(status.code, status.reasons, plugin.name)
     return None

@@ -12,7 +12,7 @@ from schedcache.framework.explanation import explain_rejection
 from schedcache.model import Pod
 from schedcache.plugins.default_plugins import installed_registry
 from schedcache.simulation.cluster import OfflineCluster
-from schedcache.simulation.decision import Decision, decide
+from schedcache.simulation.decision import Decision, decide, gate
 from schedcache.simulation.profiles import profile_for
 from schedcache.simulation.warnings import warnings_for
 
@@ -62,7 +62,7 @@ class OfflineScheduler:
         framework, _ = self._framework_for(pod)
         placed: list[str] = []
         snapshot = self._cluster.snapshot()
-        stopped_by = framework.unsupported(pod)
+        stopped_by = framework.unsupported(pod) or _held_by(framework, pod)
         while len(placed) < count and not stopped_by:
             copy = replace(pod, name=f"{pod.name}-{len(placed)}", uid=f"{pod.uid}-{len(placed)}")
             try:
@@ -96,6 +96,15 @@ class OfflineScheduler:
         if not decision.feasible:
             return explain_rejection(framework, pod, self.snapshot, decision.diagnosis, decision.state)
         return _choice(decision)
+
+
+def _held_by(framework: Framework, pod: Pod) -> str:
+    """Why the pod is not even tried, "" where it is."""
+    try:
+        held = gate(framework, pod)
+    except PluginError as error:
+        return error.message()
+    return "" if held is None else f"{held.message} [{held.plugin}]"
 
 
 def _choice(decision: Decision) -> list[str]:

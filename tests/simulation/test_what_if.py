@@ -112,6 +112,15 @@ def test_replicas_keep_apart_from_one_another():
     assert "anti-affinity rules" in answer["stopped_by"]
 
 
+def test_replicas_of_a_gated_pod_are_not_placed():
+    gated = POD.replace("spec: {", "spec: {schedulingGates: [{name: wait}], ") % "1"
+    world = what_if()
+    answer = world.ask(world.pods_of(parse_objects(gated, "pod")), replicas=2)
+    assert not answer.fits
+    assert answer.report["replicas"]["placed"] == []
+    assert "[SchedulingGates]" in answer.report["replicas"]["stopped_by"]
+
+
 def test_replicas_of_several_pods_are_refused():
     world = what_if()
     with pytest.raises(InputError, match="replicas are copies of one pod, there are 2"):
