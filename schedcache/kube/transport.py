@@ -1,4 +1,4 @@
-"""Requests to the API server over one aiohttp session, and what their answers mean."""
+"""Requests to the API server, and what their answers mean: reads over one aiohttp session, writes over connections of their own."""
 
 import asyncio
 import random
@@ -15,6 +15,8 @@ from yarl import URL
 
 from schedcache import __version__
 from schedcache.kube.credentials import Access, CredentialError, Credentials
+from schedcache.kube.http_answer import NoAnswerError
+from schedcache.kube.write_connections import NotSentError, WriteConnections
 from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
 
 USER_AGENT = f"schedcache/{__version__}"
@@ -25,6 +27,8 @@ THROTTLED_TRIES = 6
 """How often a request that is answered 429 is sent, the first time included."""
 RETRY_AFTER_LIMIT = 30.0
 """Seconds; the longest pause that an answer's Retry-After can ask for."""
+UNREACHABLE = "Unreachable"
+"""The reason of an error that is no answer of the server's: nothing was done."""
 REFRESH_SECONDS = 10.0
 """How often the credentials are asked whether they are due for renewal."""
 RELOAD_SECONDS = 5.0
@@ -72,6 +76,8 @@ class Transport:
         rng: random.Random | None = None,
     ) -> None:
         self.credentials = credentials
+        self._request_timeout = request_timeout
+        self._writes = WriteConnections(USER_AGENT, connect_timeout)
         self._timeout = aiohttp.ClientTimeout(total=request_timeout, sock_connect=connect_timeout)
         self._connect_timeout = connect_timeout
         self._clock = clock
@@ -100,6 +106,7 @@ class Transport:
         if self._renewal is not None:
             self._renewal.cancel()
             await asyncio.wait([self._renewal])
+        self._writes.close()
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -123,14 +130,14 @@ class Transport:
         limit = self._timeout
         if timeout is not None:
             limit = aiohttp.ClientTimeout(total=timeout, sock_connect=self._connect_timeout)
-        return await self._retry_throttled("GET", path, None, params, {"Accept": accept}, limit)
+        return await self._retry_throttled(lambda: self._read(path, params, accept, limit))
 
     async def send(self, method: str, path: str, body: bytes, content_type: str = JSON) -> bytes:
         """The body of the answer to a write, retried when throttled.
 
         Raises NotFoundError, ConflictError, OutcomeUnknownError, or ApiError for a definite refusal.
         """
-        return await self._retry_throttled(method, path, body, None, {"Content-Type": content_type}, self._timeout)
+        return await self._retry_throttled(lambda: self._write(method, path, body, content_type))
 
     @asynccontextmanager
     async def stream(
@@ -147,28 +154,43 @@ class Transport:
         response = await self._open("GET", path, None, params, {"Accept": JSON}, timeout)
         async with response:
             if response.status >= 400:
-                raise refusal("GET", path, response, await response.read())
+                raise refusal_of("GET", path, response, await response.read())
             yield response.content
 
-    async def _retry_throttled(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        params: Mapping[str, str] | None,
-        headers: Mapping[str, str],
-        timeout: aiohttp.ClientTimeout,
-    ) -> bytes:
+    async def _retry_throttled(self, ask: Callable[[], Awaitable[bytes]]) -> bytes:
         tries = 1
         while True:
             try:
-                return await self._answer(method, path, body, params, headers, timeout)
+                return await ask()
             except ThrottledError as error:
                 if tries >= THROTTLED_TRIES:
                     raise
                 tries += 1
                 pause = min(RETRY_AFTER_LIMIT, error.retry_after or 1.0)
             await self._sleep(pause * self._rng.uniform(1.0, 1.2))
+
+    async def _read(
+        self, path: str, params: Mapping[str, str] | None, accept: str, timeout: aiohttp.ClientTimeout
+    ) -> bytes:
+        return await self._answer("GET", path, None, params, {"Accept": accept}, timeout)
+
+    async def _write(self, method: str, path: str, body: bytes, content_type: str) -> bytes:
+        if self._access.proxy is not None:
+            return await self._answer(method, path, body, None, {"Content-Type": content_type}, self._timeout)
+        self._require_open()
+        while True:
+            access = self._access
+            try:
+                answer = await self._writes.send(access, method, path, body, content_type, self._request_timeout)
+            except NotSentError as error:
+                raise ApiError(f"{method} {path}: {error}", reason=UNREACHABLE) from error
+            except (NoAnswerError, TimeoutError) as error:
+                raise no_answer(method, path, error) from error
+            if answer.status != 401 or not await self._renewed_after(access):
+                break
+        if answer.status >= 400:
+            raise refusal(method, path, answer.status, answer.reason, answer.headers.get("retry-after"), answer.body)
+        return answer.body
 
     async def _answer(
         self,
@@ -187,7 +209,7 @@ class Transport:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise no_answer(method, path, error) from error
         if response.status >= 400:
-            raise refusal(method, path, response, answer)
+            raise refusal_of(method, path, response, answer)
         return answer
 
     async def _open(
@@ -199,14 +221,11 @@ class Transport:
         headers: Mapping[str, str],
         timeout: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
-        if self._session is None:
-            raise RuntimeError("Transport is used outside its 'async with' block")
-        if self._clock() >= self._refresh_at:
-            self._renew_in_background()
+        session = self._require_open()
         url = URL(self._server + path, encoded=True)
         while True:
             access = self._access
-            response = await self._session.request(
+            response = await session.request(
                 method,
                 url,
                 data=body,
@@ -221,6 +240,13 @@ class Transport:
             if response.status != 401 or not await self._renewed_after(access):
                 return response
             response.release()
+
+    def _require_open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise RuntimeError("Transport is used outside its 'async with' block")
+        if self._clock() >= self._refresh_at:
+            self._renew_in_background()
+        return self._session
 
     async def _renewed_after(self, refused: Access) -> bool:
         """Whether there are other credentials than the refused ones to try with."""
@@ -253,21 +279,25 @@ def no_answer(method: str, path: str, error: BaseException) -> ApiError:
     text = f"{method} {path}: {str(error) or type(error).__name__}"
     never_sent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
     if method == "GET" or never_sent:
-        return ApiError(text, reason="Unreachable")
+        return ApiError(text, reason=UNREACHABLE)
     return OutcomeUnknownError(text, reason="NoAnswer")
 
 
-def refusal(method: str, path: str, response: aiohttp.ClientResponse, body: bytes) -> ApiError:
-    """What an answer of 400 or more means."""
-    status = response.status
+def refusal_of(method: str, path: str, response: aiohttp.ClientResponse, body: bytes) -> ApiError:
+    """`refusal` for an answer that aiohttp has read."""
+    return refusal(method, path, response.status, response.reason or "", response.headers.get("Retry-After"), body)
+
+
+def refusal(method: str, path: str, status: int, phrase: str, pause: str | None, body: bytes) -> ApiError:
+    """What an answer of 400 or more means; `phrase` follows its status, `pause` is its header Retry-After."""
     message, reason = _explanation(body)
-    text = f"{method} {path}: {status} {reason or response.reason}: {message}"
+    text = f"{method} {path}: {status} {reason or phrase}: {message}"
     if status == 404:
         return NotFoundError(text, status=status, reason=reason)
     if status == 409:
         return ConflictError(text, status=status, reason=reason)
     if status == 429:
-        return ThrottledError(text, reason=reason, retry_after=retry_after(response.headers.get("Retry-After")))
+        return ThrottledError(text, reason=reason, retry_after=retry_after(pause))
     if status >= 500 and method != "GET":
         return OutcomeUnknownError(text, status=status, reason=reason)
     return ApiError(text, status=status, reason=reason)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator
 
 import pytest
@@ -135,7 +136,7 @@ async def test_a_throttled_bind_is_sent_again_when_the_server_says(cluster, prox
 
 async def test_a_refused_connection_is_definite(binder, transport, proxy, cluster):
     pod = await one_pod(cluster)
-    transport._server = "https://127.0.0.1:1"
+    transport._adopt(dataclasses.replace(transport._access, server="https://127.0.0.1:1"))
     with pytest.raises(ApiError) as caught:
         await binder.bind(pod, "node-0")
     assert not isinstance(caught.value, OutcomeUnknownError)
@@ -155,8 +156,8 @@ async def test_a_read_without_an_answer_is_an_error_and_not_none(binder, proxy, 
 async def test_many_binds_share_few_connections(cluster, binder, transport):
     pods = [Pod.from_dict(pod) for pod in await cluster.make_pods(200)]
     await asyncio.gather(*(binder.bind(pod, "node-0") for pod in pods))
-    assert len(transport._session.connector._acquired) == 0
-    assert sum(len(c) for c in transport._session.connector._conns.values()) <= CONCURRENT_BINDS
+    assert len(transport._writes._open) == 0
+    assert 0 < len(transport._writes._idle) <= CONCURRENT_BINDS
     bound = await cluster.wait_until_bound(200, timeout=1)
     assert len(bound) == 200
 

@@ -1,0 +1,262 @@
+"""Writes over connections of their own: the answer is read whatever way it comes, and doubt is never taken for success."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedcache.kube.credentials import Access
+from schedcache.kube.http_answer import LARGEST_HEAD, AnswerReader, NoAnswerError
+from schedcache.kube.write_connections import NotSentError, WriteConnections
+
+CREATED = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n" + b'{"a":1}'
+CHUNKED = (
+    b"HTTP/1.1 409 Conflict\r\nTransfer-Encoding: chunked\r\nRetry-After: 3\r\n\r\n"
+    b"4\r\nabcd\r\n1;x=y\r\ne\r\n0\r\nTrailer: x\r\n\r\n"
+)
+CONTINUED = b"HTTP/1.1 100 Continue\r\n\r\n" + CREATED
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "body"),
+    [(CREATED, 201, b'{"a":1}'), (CHUNKED, 409, b"abcde"), (CONTINUED, 201, b'{"a":1}')],
+)
+@given(cuts=st.lists(st.integers(0, 200), max_size=6))
+def test_an_answer_is_the_same_however_it_is_cut(data, status, body, cuts):
+    reader, answer, start = AnswerReader(), None, 0
+    for end in [*sorted({cut for cut in cuts if cut < len(data)}), len(data)]:
+        assert answer is None
+        answer = reader.feed(data[start:end])
+        start = end
+    assert answer is not None
+    assert (answer.status, answer.body) == (status, body)
+    assert reader.reusable
+
+
+def test_headers_are_found_in_lower_case():
+    answer = AnswerReader().feed(CHUNKED)
+    assert answer.headers["retry-after"] == "3"
+    assert answer.reason == "Conflict"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.0 201 Created\r\nContent-Length: 0\r\n\r\n",
+        CREATED + b"HTTP/1.1 200 OK",
+    ],
+)
+def test_connections_that_end_or_say_more_than_was_asked_are_not_used_again(data):
+    reader = AnswerReader()
+    assert reader.feed(data).status == 201
+    assert not reader.reusable
+
+
+def test_a_body_without_length_ends_with_the_connection():
+    reader = AnswerReader()
+    assert reader.feed(b"HTTP/1.1 200 OK\r\n\r\nhel") is None
+    assert reader.feed(b"lo") is None
+    assert reader.end().body == b"hello"
+    assert not reader.reusable
+
+
+def test_no_content_has_no_body():
+    assert AnswerReader().feed(b"HTTP/1.1 204 No Content\r\n\r\n").body == b""
+
+
+@pytest.mark.parametrize("cut", range(0, len(CREATED), 7))
+def test_an_answer_that_is_cut_off_is_none(cut):
+    reader = AnswerReader()
+    assert reader.feed(CREATED[:cut]) is None
+    with pytest.raises(NoAnswerError):
+        reader.end()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"SSH-2.0-OpenSSH\r\n\r\n",
+        b"HTTP/2 200\r\n\r\n",
+        b"HTTP/1.1 2x0 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: seven\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-4\r\nabcd\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n",
+        b"x" * (LARGEST_HEAD + 1),
+    ],
+)
+def test_what_is_no_answer_is_no_answer(data):
+    with pytest.raises(NoAnswerError):
+        AnswerReader().feed(data)
+
+
+class Server:
+    """Answers each request with the next of what it was given: bytes to send, or None to close without a word."""
+
+    def __init__(self):
+        self.answers = []
+        self.requests = []
+        self.connections = 0
+        self.release = asyncio.Event()
+
+    async def serve(self, reader, writer):
+        self.connections += 1
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+                self.requests.append((head.decode(), await reader.readexactly(length)))
+                answer = self.answers.pop(0) if self.answers else CREATED
+                if answer is None:
+                    return
+                if answer == b"wait":
+                    await self.release.wait()
+                    answer = CREATED
+                writer.write(answer)
+                await writer.drain()
+                if b"Connection: close" in answer:
+                    return
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def serving():
+    server = Server()
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    writes = WriteConnections("tests/1", 2.0)
+    try:
+        yield server, writes, access(url)
+    finally:
+        writes.close()
+        server.release.set()
+        listening.close()
+        await asyncio.sleep(0.01)
+
+
+def access(url, authorization="Bearer one"):
+    return Access(url, authorization, None, None, None, True, None, None, None)
+
+
+def send(writes, to, path="/api/v1/x", body=b"{}", timeout=2.0):
+    return writes.send(to, "POST", path, body, "application/json", timeout)
+
+
+async def test_a_request_is_what_an_api_server_expects():
+    async with serving() as (server, writes, to):
+        answer = await send(writes, to, body=b'{"kind":"Binding"}')
+        assert (answer.status, answer.body) == (201, b'{"a":1}')
+        ((head, body),) = server.requests
+        assert head.startswith("POST /api/v1/x HTTP/1.1\r\n")
+        assert "Authorization: Bearer one\r\n" in head
+        assert "Content-Type: application/json\r\n" in head
+        assert "User-Agent: tests/1\r\n" in head
+        assert f"Host: {to.server.removeprefix('http://')}\r\n" in head
+        assert body == b'{"kind":"Binding"}'
+
+
+async def test_one_connection_serves_one_request_after_the_other_and_several_serve_several():
+    async with serving() as (server, writes, to):
+        for _ in range(5):
+            await send(writes, to)
+        assert server.connections == 1
+        await asyncio.gather(*(send(writes, to) for _ in range(4)))
+        assert server.connections == 4
+        assert len(server.requests) == 9
+
+
+async def test_a_new_token_is_sent_from_the_next_request_on_over_the_same_connection():
+    async with serving() as (server, writes, to):
+        await send(writes, to)
+        await send(writes, access(to.server, "Bearer two"))
+        assert "Bearer two" in server.requests[1][0]
+        assert server.connections == 1
+
+
+async def test_another_server_gets_connections_of_its_own():
+    async with serving() as (first, writes, to), serving() as (second, _, other):
+        first.answers.append(b"wait")
+        slow = asyncio.create_task(send(writes, to))
+        await asyncio.sleep(0.05)
+        await send(writes, other)
+        first.release.set()
+        await slow  # its connection must not be taken for one to the other server
+        await send(writes, other)
+        assert (len(first.requests), len(second.requests)) == (1, 2)
+
+
+async def test_a_path_before_the_api_is_kept():
+    async with serving() as (server, writes, to):
+        await send(writes, access(f"{to.server}/clusters/c1/"))
+        assert server.requests[0][0].startswith("POST /clusters/c1/api/v1/x HTTP/1.1")
+
+
+async def test_a_connection_closed_without_an_answer_leaves_doubt():
+    async with serving() as (server, writes, to):
+        server.answers.append(None)
+        with pytest.raises(NoAnswerError):
+            await send(writes, to)
+        assert (await send(writes, to)).status == 201
+
+
+async def test_a_connection_that_the_server_closed_meanwhile_is_not_used_again():
+    async with serving() as (server, writes, to):
+        server.answers.append(b"HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+        await send(writes, to)
+        await asyncio.sleep(0.05)
+        assert (await send(writes, to)).status == 201
+        assert server.connections == 2
+
+
+async def test_a_time_out_leaves_doubt_and_its_late_answer_meets_nobody():
+    async with serving() as (server, writes, to):
+        server.answers.append(b"wait")
+        with pytest.raises(TimeoutError):
+            await send(writes, to, timeout=0.1)
+        server.release.set()
+        assert (await send(writes, to)).body == b'{"a":1}'
+        assert server.connections == 2
+        assert len(writes._idle) == 1
+
+
+async def test_a_request_that_is_given_up_takes_its_connection_with_it():
+    async with serving() as (server, writes, to):
+        server.answers.append(b"wait")
+        given_up = asyncio.create_task(send(writes, to))
+        await asyncio.sleep(0.05)
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        assert writes._idle == []
+        assert writes._open == set()
+
+
+async def test_nobody_there_means_that_nothing_was_sent():
+    writes = WriteConnections("tests/1", 2.0)
+    with pytest.raises(NotSentError, match=r"cannot connect to 127\.0\.0\.1:1"):
+        await send(writes, access("http://127.0.0.1:1"))
+
+
+async def test_what_comes_unasked_ends_the_connection():
+    async with serving() as (server, writes, to):
+        server.answers.append(CREATED + b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        await send(writes, to)
+        assert writes._idle == []
+        assert (await send(writes, to)).status == 201
+        assert server.connections == 2
+
+
+async def test_an_old_idle_connection_is_not_trusted(monkeypatch):
+    monkeypatch.setattr("schedcache.kube.write_connections.IDLE_SECONDS", 0.0)
+    async with serving() as (server, writes, to):
+        await send(writes, to)
+        await send(writes, to)
+        assert server.connections == 2
