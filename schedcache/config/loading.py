@@ -16,6 +16,9 @@ from schedcache.config.types import API_VERSION, KIND, KubeSchedulerConfiguratio
 from schedcache.config.validation import validate
 
 
+_IDENTITY = {"apiVersion": API_VERSION, "kind": KIND}
+
+
 class LoadedConfig(NamedTuple):
     """The effective configuration, and what its writer should know about settings that do nothing here."""
 
@@ -40,18 +43,27 @@ def load_config(text: str, source: str = "") -> LoadedConfig:
         raise ConfigError([f"{source or 'configuration'}: no valid YAML: {error}"]) from None
     if len(found) > 1:
         raise ConfigError([f"{source or 'configuration'}: expected one document, got {len(found)}"])
-    return _load(found[0] if found else None, Lines(text, source))
+    data, lines = found[0] if found else None, Lines(text, source)
+    problems = _identity_problems(data)
+    if isinstance(data, Mapping):
+        problems += [
+            Problem((field,), f"is missing; expected {_IDENTITY[field]!r}") for field in _IDENTITY if field not in data
+        ]
+    if problems:
+        raise _error(problems, lines)
+    return _load(data, lines)
 
 
 def config_from_dict(data: Mapping[str, Any] | None) -> LoadedConfig:
-    """The same from Python values; None is an empty file. Raises ConfigError."""
-    return _load({} if data is None else data, Lines("", ""))
+    """The same from Python values, whose `apiVersion` and `kind` may be left out; None is all defaults. Raises ConfigError."""
+    given, nowhere = {} if data is None else data, Lines("", "")
+    problems = _identity_problems(given)
+    if problems:
+        raise _error(problems, nowhere)
+    return _load(given, nowhere)
 
 
 def _load(data: Any, lines: Lines) -> LoadedConfig:
-    problems = _identity_problems(data)
-    if problems:
-        raise _error(problems, lines)
     problems = unsupported_fields(data)
     given = convert(_without(data, problems), KubeSchedulerConfiguration, (), problems)
     if given is None:
@@ -72,7 +84,7 @@ def _identity_problems(data: Any) -> list[Problem]:
     if not isinstance(data, Mapping):
         return [Problem((), f"expected a {KIND}, got {type(data).__name__}")]
     problems = []
-    for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+    for field, expected in _IDENTITY.items():
         if data.get(field, expected) != expected:
             problems.append(Problem((field,), f"expected {expected!r}, got {data[field]!r}"))
     return problems

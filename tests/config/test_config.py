@@ -289,6 +289,11 @@ def test_settings_that_change_nothing_are_told():
             "f.yaml:1: apiVersion: expected 'kubescheduler.config.k8s.io/v1', got 'kubescheduler.config.k8s.io/v1beta3'",
         ),
         ("kind: Pod", "f.yaml:1: kind: expected 'KubeSchedulerConfiguration', got 'Pod'"),
+        (
+            "kind: KubeSchedulerConfiguration",
+            "f.yaml:1: apiVersion: is missing; expected 'kubescheduler.config.k8s.io/v1'",
+        ),
+        ("", "f.yaml: the configuration: expected a KubeSchedulerConfiguration, got NoneType"),
     ],
 )
 def test_what_is_no_configuration_at_all_is_refused(text, expected):
