@@ -16,10 +16,10 @@ from schedcache.config.types import (
     Plugins,
     PluginSet,
 )
+from schedcache.model.pod import DEFAULT_SCHEDULER_NAME
 
 T = TypeVar("T")
 
-DEFAULT_SCHEDULER_NAME = "default-scheduler"
 ALL_PLUGINS = "*"
 
 _DEFAULT_PLUGINS = (

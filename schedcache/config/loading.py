@@ -15,7 +15,6 @@ from schedcache.config.support import notes, unsupported, unsupported_fields
 from schedcache.config.types import API_VERSION, KIND, KubeSchedulerConfiguration
 from schedcache.config.validation import validate
 
-
 _IDENTITY = {"apiVersion": API_VERSION, "kind": KIND}
 
 

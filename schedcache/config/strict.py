@@ -9,10 +9,10 @@ import msgspec
 from msgspec import inspect
 
 from schedcache.config.problems import Path, Problem
+from schedcache.model.decode import problem_and_path
 
 T = TypeVar("T")
 
-_AT = re.compile(r"(?P<problem>.*?)(?: - at `(?:key in )?\$(?P<path>[^`]*)`)?", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 
 
@@ -52,7 +52,6 @@ def _hint(name: str, fields: Mapping[str, Any]) -> str:
 
 
 def _as_problem(error: msgspec.ValidationError, at: Path) -> Problem:
-    match = _AT.fullmatch(str(error))
-    text, where = (match["problem"], match["path"] or "") if match else (str(error), "")
+    text, where = problem_and_path(error)
     steps = tuple(int(m[2]) if m[2] else m[1] for m in _STEP.finditer(where) if m[1] or m[2])
-    return Problem((*at, *steps), text[:1].lower() + text[1:])
+    return Problem((*at, *steps), text)

@@ -15,6 +15,7 @@ from schedcache.config.types import (
     LeaderElection,
     PluginSet,
 )
+from schedcache.model.resources import is_extended_resource
 
 _REMOVED = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
 _CAMEL = re.compile(r"_(\w)")
@@ -124,7 +125,7 @@ def _extenders(extenders: Sequence[Extender]) -> Iterator[Problem]:
         binders += bool(extender.bind_verb)
         for j, resource in enumerate(extender.managed_resources or ()):
             at = ("extenders", i, "managedResources", j, "name")
-            if "/" not in resource.name or "kubernetes.io/" in resource.name:
+            if not is_extended_resource(resource.name):
                 yield Problem(at, f"{resource.name!r} is not the name of an extended resource")
             if resource.name in managed:
                 yield Problem(at, f"{resource.name!r} is managed by another extender too")

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schedcache.model import Pod
-from schedcache.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Resource
+from schedcache.model.resources import CPU, MEMORY
 
 if TYPE_CHECKING:
     from schedcache.cache import Columns, NodeInfo, Snapshot
@@ -35,7 +35,7 @@ class _Deltas:
 
     def account(self, position: int, pod: Pod, sign: int) -> None:
         requests = pod.requests
-        for resource, amount in _amounts(requests.resource):
+        for resource, amount in requests.resource.amounts():
             column = self.requested.get(resource)
             if column is None:
                 column = self.requested[resource] = np.zeros(self.size, np.int64)
@@ -188,10 +188,3 @@ _BEYOND = 2**62
 def _bounded(amount: int) -> int:
     # More than any node has; what is added to it stays within 64 bits.
     return max(-_BEYOND, min(amount, _BEYOND))
-
-
-def _amounts(resource: Resource) -> Iterator[tuple[str, int]]:
-    yield CPU, resource.milli_cpu
-    yield MEMORY, resource.memory
-    yield EPHEMERAL_STORAGE, resource.ephemeral_storage
-    yield from resource.scalar.items()

@@ -14,7 +14,7 @@ from schedcache.model.wire import Quantity, QuantityMap
 W = TypeVar("W")
 T = TypeVar("T")
 
-_AT = re.compile(r"(?P<problem>.*?)(?: - at `(?:key in )?\$\.?(?P<path>[^`]*)`)?", re.DOTALL)
+_AT = re.compile(r"(?P<problem>.*?)(?: - at `(?:key in )?\$(?P<path>[^`]*)`)?", re.DOTALL)
 
 
 class _FieldError(ValueError):
@@ -67,9 +67,15 @@ class Reader(Generic[W]):
         return {name: quantity(value, f"{field}.{name}") for name, value in (amounts or {}).items()}
 
     def _malformed(self, error: msgspec.ValidationError, metadata: object) -> MalformedObjectError:
-        match = _AT.fullmatch(str(error))
-        problem, path = (match["problem"], match["path"] or "") if match else (str(error), "")
-        return MalformedObjectError(self._kind, _name(metadata), path, problem[:1].lower() + problem[1:])
+        problem, path = problem_and_path(error)
+        return MalformedObjectError(self._kind, _name(metadata), path.removeprefix("."), problem)
+
+
+def problem_and_path(error: msgspec.ValidationError) -> tuple[str, str]:
+    """What msgspec found wrong, and where from the top: `.spec.containers[0]`, "" for the whole."""
+    match = _AT.fullmatch(str(error))
+    problem, path = (match["problem"], match["path"] or "") if match else (str(error), "")
+    return problem[:1].lower() + problem[1:], path
 
 
 def quantity(value: Quantity | None, field: str) -> int:

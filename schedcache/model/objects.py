@@ -101,56 +101,53 @@ class Namespace(ClusterObject, frozen=True, eq=False, kw_only=True):
         return cls(**cls._identity(w.metadata), labels=labels_of(w.metadata.labels if w.metadata else None))
 
 
-class Service(ClusterObject, frozen=True, eq=False, kw_only=True):
+class _SelectsByLabels(ClusterObject, frozen=True, eq=False, kw_only=True):
+    """Kinds whose selector is a list of labels."""
+
+    selector: Mapping[str, str] | None = None
+
+    namespaced: ClassVar[bool] = True
+
+    @classmethod
+    def _from_wire(cls, w: _EqualityWire) -> Self:
+        found = w.spec.selector if w.spec else None
+        return cls(**cls._identity(w.metadata), selector=None if found is None else labels_of(found))
+
+
+class _SelectsBySelector(ClusterObject, frozen=True, eq=False, kw_only=True):
+    """Kinds that have a label selector."""
+
+    selector: LabelSelector | None = None
+
+    namespaced: ClassVar[bool] = True
+
+    @classmethod
+    def _from_wire(cls, w: _SelectorWire) -> Self:
+        return cls(**cls._identity(w.metadata), selector=label_selector(w.spec.selector if w.spec else None))
+
+
+class Service(_SelectsByLabels, frozen=True, eq=False, kw_only=True):
     """A service; `selector` None (none given) selects no pod, an empty one every pod of the namespace."""
 
-    selector: Mapping[str, str] | None = None
-
     _reader: ClassVar[Reader[Any]] = Reader("Service", _EqualityWire)
-    namespaced: ClassVar[bool] = True
-
-    @classmethod
-    def _from_wire(cls, w: _EqualityWire) -> Self:
-        return cls(**cls._identity(w.metadata), selector=_equality_selector(w))
 
 
-class ReplicationController(ClusterObject, frozen=True, eq=False, kw_only=True):
+class ReplicationController(_SelectsByLabels, frozen=True, eq=False, kw_only=True):
     """A replication controller; `selector` None where none is given."""
 
-    selector: Mapping[str, str] | None = None
-
     _reader: ClassVar[Reader[Any]] = Reader("ReplicationController", _EqualityWire)
-    namespaced: ClassVar[bool] = True
-
-    @classmethod
-    def _from_wire(cls, w: _EqualityWire) -> Self:
-        return cls(**cls._identity(w.metadata), selector=_equality_selector(w))
 
 
-class ReplicaSet(ClusterObject, frozen=True, eq=False, kw_only=True):
+class ReplicaSet(_SelectsBySelector, frozen=True, eq=False, kw_only=True):
     """A replica set; `selector` None where none is given."""
 
-    selector: LabelSelector | None = None
-
     _reader: ClassVar[Reader[Any]] = Reader("ReplicaSet", _SelectorWire)
-    namespaced: ClassVar[bool] = True
-
-    @classmethod
-    def _from_wire(cls, w: _SelectorWire) -> Self:
-        return cls(**cls._identity(w.metadata), selector=_set_selector(w))
 
 
-class StatefulSet(ClusterObject, frozen=True, eq=False, kw_only=True):
+class StatefulSet(_SelectsBySelector, frozen=True, eq=False, kw_only=True):
     """A stateful set; `selector` None where none is given."""
 
-    selector: LabelSelector | None = None
-
     _reader: ClassVar[Reader[Any]] = Reader("StatefulSet", _SelectorWire)
-    namespaced: ClassVar[bool] = True
-
-    @classmethod
-    def _from_wire(cls, w: _SelectorWire) -> Self:
-        return cls(**cls._identity(w.metadata), selector=_set_selector(w))
 
 
 class PodDisruptionBudget(ClusterObject, frozen=True, eq=False, kw_only=True):
@@ -168,16 +165,7 @@ class PodDisruptionBudget(ClusterObject, frozen=True, eq=False, kw_only=True):
         status = w.status or _BudgetStatus()
         return cls(
             **cls._identity(w.metadata),
-            selector=_set_selector(w),
+            selector=label_selector(w.spec.selector if w.spec else None),
             disruptions_allowed=status.disruptions_allowed or 0,
             disrupted_pods=frozenset(status.disrupted_pods or ()),
         )
-
-
-def _equality_selector(w: _EqualityWire) -> dict[str, str] | None:
-    found = w.spec.selector if w.spec else None
-    return None if found is None else labels_of(found)
-
-
-def _set_selector(w: _SelectorWire | _BudgetWire) -> LabelSelector | None:
-    return label_selector(w.spec.selector if w.spec else None)

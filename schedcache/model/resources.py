@@ -4,7 +4,7 @@ The formula is that of `k8s.io/component-helpers/resource` 1.37 (KEP-753 sidecar
 KEP-1287 in-place resize). Amounts are added exactly, in nanos, and rounded up once per pod and resource.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -17,6 +17,7 @@ CPU = "cpu"
 MEMORY = "memory"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 PODS = "pods"
+_NATIVE_DOMAIN = "kubernetes.io/"
 HUGEPAGES_PREFIX = "hugepages-"
 ATTACHABLE_VOLUMES_PREFIX = "attachable-volumes-"
 # What a container that names no request is taken to use when nodes are scored, never when they are filtered
@@ -56,6 +57,13 @@ class Resource:
             allowed_pod_number=to_units(amounts.get(PODS, 0)),
             scalar=scalar,
         )
+
+    def amounts(self) -> Iterator[tuple[str, int]]:
+        """Every amount by resource name; the number of pods is not among them."""
+        yield CPU, self.milli_cpu
+        yield MEMORY, self.memory
+        yield EPHEMERAL_STORAGE, self.ephemeral_storage
+        yield from self.scalar.items()
 
     def copy(self) -> "Resource":
         return Resource(self.milli_cpu, self.memory, self.ephemeral_storage, self.allowed_pod_number, dict(self.scalar))
@@ -113,9 +121,13 @@ _Reading = Callable[[ContainerRequests, bool], ResourceList]
 
 def is_scalar_resource(name: str) -> bool:
     """Whether kube-scheduler counts the resource among the scalars: extended, huge pages, attachable volumes, native."""
-    if name.startswith((HUGEPAGES_PREFIX, ATTACHABLE_VOLUMES_PREFIX)) or "kubernetes.io/" in name:
-        return True
-    return "/" in name and not name.startswith("requests.")
+    native = name.startswith((HUGEPAGES_PREFIX, ATTACHABLE_VOLUMES_PREFIX)) or _NATIVE_DOMAIN in name
+    return native or is_extended_resource(name)
+
+
+def is_extended_resource(name: str) -> bool:
+    """Whether the name is one that device plugins and others than Kubernetes may give (IsExtendedResourceName)."""
+    return "/" in name and _NATIVE_DOMAIN not in name and not name.startswith("requests.")
 
 
 def is_pod_level_resource(name: str) -> bool:

@@ -13,7 +13,7 @@ from schedcache.framework.interface import CycleState, EventHint, Locality, Scor
 from schedcache.framework.row_view import RowView
 from schedcache.framework.status import Code, Status
 from schedcache.model import Node, Pod, PodSpec, Resource
-from schedcache.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
+from schedcache.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_extended_resource
 from schedcache.plugins.resource_scores import (
     ResourceUse,
     least_allocated,
@@ -99,22 +99,13 @@ class NodeResourcesFit:
         ]
 
     def _ignores(self, name: str) -> bool:
-        group, slash, _ = name.partition("/")
-        extended = bool(slash) and "kubernetes.io/" not in name
-        return extended and (name in self._ignored or group in self._ignored_groups)
+        group = name.partition("/")[0]
+        return is_extended_resource(name) and (name in self._ignored or group in self._ignored_groups)
 
 
 def requested(spec: PodSpec) -> Iterator[tuple[str, int]]:
     """The resources that a pod asks for and how much, zeros left out."""
-    return ((name, amount) for name, amount in amounts(spec.requests.resource) if amount > 0)
-
-
-def amounts(resource: Resource) -> Iterator[tuple[str, int]]:
-    """Every amount of the vector by resource name; the number of pods is not among them."""
-    yield CPU, resource.milli_cpu
-    yield MEMORY, resource.memory
-    yield EPHEMERAL_STORAGE, resource.ephemeral_storage
-    yield from resource.scalar.items()
+    return ((name, amount) for name, amount in spec.requests.resource.amounts() if amount > 0)
 
 
 def _text(name: str, amount: int) -> str:
@@ -164,18 +155,18 @@ def _whole_node(_old: Node | None, new: Node) -> Resource:
 
 def _may_fit_node(pod: Pod, old: Node | None, new: Node) -> bool:
     """Whether the pod fits on the node were it empty, and the node has more of something than it had."""
-    room = dict(amounts(new.allocatable))
+    room = dict(new.allocatable.amounts())
     asked = list(requested(pod.spec))
     if new.allocatable.allowed_pod_number < 1 or any(room.get(name, 0) < amount for name, amount in asked):
         return False
     if old is None or new.allocatable.allowed_pod_number > old.allocatable.allowed_pod_number:
         return True
-    before = dict(amounts(old.allocatable))
+    before = dict(old.allocatable.amounts())
     return any(room.get(name, 0) > before.get(name, 0) for name, _ in asked)
 
 
 def _frees_what_is_asked(pod: Pod, old: Pod, new: Pod) -> bool:
     if not new.node_name:
         return False
-    before, after = dict(amounts(old.requests.resource)), dict(amounts(new.requests.resource))
+    before, after = dict(old.requests.resource.amounts()), dict(new.requests.resource.amounts())
     return any(before.get(name, 0) > after.get(name, 0) for name, _ in requested(pod.spec))

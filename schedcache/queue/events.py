@@ -97,9 +97,5 @@ def pod_update_events(old: Pod, new: Pod, *, target: bool = False) -> list[Clust
 
 def _exceeds(a: Resource, b: Resource) -> bool:
     """Whether `a` asks for more than `b` of anything."""
-    return (
-        a.milli_cpu > b.milli_cpu
-        or a.memory > b.memory
-        or a.ephemeral_storage > b.ephemeral_storage
-        or any(amount > b.scalar.get(name, 0) for name, amount in a.scalar.items())
-    )
+    less = dict(b.amounts())
+    return any(amount > less.get(name, 0) for name, amount in a.amounts())

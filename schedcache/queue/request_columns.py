@@ -33,7 +33,7 @@ class RequestColumns:
         self._specs.append(spec)
         self._slots[spec] = slot
         self._amounts[:, slot] = 0
-        for name, amount in _amounts(spec.key[1].resource).items():
+        for name, amount in spec.key[1].resource.amounts():
             if amount:
                 row = self._row(name)
                 self._amounts[row, slot] = min(amount, _MOST)
@@ -48,7 +48,7 @@ class RequestColumns:
 
     def within(self, room: Resource) -> list["SpecGroup"]:
         """The specs that ask for no more than that of anything; the number of pods does not count."""
-        limits = _amounts(room)
+        limits = dict(room.amounts())
         most = np.array([min(limits.get(name, 0), _MOST) for name in self._rows], np.int64)
         fitting = (self._amounts[:, : len(self._specs)] <= most[:, np.newaxis]).all(axis=0)
         return [self._specs[slot] for slot in np.flatnonzero(fitting).tolist()]
@@ -59,12 +59,3 @@ class RequestColumns:
             row = self._rows[name] = len(self._rows)
             self._amounts = np.concatenate((self._amounts, np.zeros((1, self._amounts.shape[1]), np.int64)))
         return row
-
-
-def _amounts(resource: Resource) -> dict[str, int]:
-    return {
-        "cpu": resource.milli_cpu,
-        "memory": resource.memory,
-        "ephemeral-storage": resource.ephemeral_storage,
-        **resource.scalar,
-    }

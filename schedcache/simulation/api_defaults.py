@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from schedcache.model.pod import DEFAULT_SCHEDULER_NAME
 from schedcache.model.quantity import QuantityError, parse_quantity
 from schedcache.model.resources import (
     HUGEPAGES_PREFIX,
@@ -105,7 +106,7 @@ def _default_pod(pod: dict[str, Any], priorities: PriorityClasses) -> None:
     if spec.get("resources"):
         _default_pod_level(spec)
     if not spec.get("schedulerName"):
-        spec["schedulerName"] = "default-scheduler"
+        spec["schedulerName"] = DEFAULT_SCHEDULER_NAME
     if spec.get("priority") is None:
         value = priorities.value(spec.get("priorityClassName"))
         if value is not None:
