@@ -139,6 +139,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
             initial_backoff=settings.configuration.pod_initial_backoff_seconds or 1,
             max_backoff=settings.configuration.pod_max_backoff_seconds or 10,
             max_in_unschedulable=settings.max_in_unschedulable,
+            metrics=metrics,
             queue_metrics=metrics,
         )
         scheduler = Scheduler(

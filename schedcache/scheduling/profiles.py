@@ -6,9 +6,10 @@ from schedcache.cache import ClusterObjects
 from schedcache.config import KubeSchedulerProfile
 from schedcache.framework import Framework, Handle, PluginSetError, Registry, WaitingPods
 from schedcache.model import Pod
-from schedcache.ports import Binder
+from schedcache.ports import Binder, Metrics, NoMetrics
 from schedcache.queue import QueueMetrics, SchedulingQueue, priority_sort
 from schedcache.queue.nominator import PodLister
+from schedcache.scheduling.measured_framework import MeasuredFramework
 from schedcache.scheduling.stand_ins import STAND_IN_HINTS
 
 
@@ -35,6 +36,7 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
     initial_backoff: float = 1.0,
     max_backoff: float = 10.0,
     max_in_unschedulable: float = 300.0,
+    metrics: Metrics | None = None,
     queue_metrics: QueueMetrics | None = None,
 ) -> tuple[dict[str, Framework], SchedulingQueue]:
     """Frameworks by scheduler name, and their queue. Times are seconds; `profiles` have their defaults filled in.
@@ -45,8 +47,11 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
     nominator = _LateNominator()
     handle = Handle(cluster_objects=objects, nominator=nominator, binder=binder)
     waiting_pods = WaitingPods()
-    frameworks = {
-        profile.scheduler_name or "": Framework(profile, registry, handle, waiting_pods) for profile in profiles
+    frameworks: dict[str, Framework] = {
+        profile.scheduler_name or "": MeasuredFramework(
+            profile, registry, handle, waiting_pods, metrics=metrics or NoMetrics(), clock=clock
+        )
+        for profile in profiles
     }
     sorts = {framework.points["queue_sort"][0].name: framework.queue_sort for framework in frameworks.values()}
     if len(sorts) > 1:

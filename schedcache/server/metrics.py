@@ -41,6 +41,15 @@ class PrometheusMetrics:
         self.scheduling_algorithm: Callable[[float], None] = self._histogram(
             "scheduling_algorithm_duration_seconds", "Time of the search for a node.", _ATTEMPT_SECONDS
         ).observe
+        points = self._histogram(
+            "framework_extension_point_duration_seconds",
+            "Time of all plugins of an extension point.",
+            _EVENT_SECONDS,
+            "extension_point",
+            "status",
+            "profile",
+        )
+        self._points = cache(lambda point, status, profile: points.labels(point, status, profile).observe)
         sli = self._histogram(
             "pod_scheduling_sli_duration_seconds",
             "Time from a pod's first attempt to its binding, by the number of attempts.",
@@ -91,6 +100,9 @@ class PrometheusMetrics:
     def schedule_attempt(self, profile: str, result: str, seconds: float) -> None:
         self._attempts(result, profile)()
         self._attempt_seconds(result, profile)(seconds)
+
+    def extension_point(self, point: str, status: str, profile: str, seconds: float) -> None:
+        self._points(point, status, profile)(seconds)
 
     def pod_scheduled(self, attempts: int, sli_seconds: float | None) -> None:
         self._pod_attempts(attempts)

@@ -286,6 +286,7 @@ class World:
         *,
         extra: dict[str, Any] | None = None,
         observe: bool = False,
+        metrics: Any = None,
         max_binding: int = 128,
         api: Api | None = None,
         canary: bool = False,
@@ -296,7 +297,7 @@ class World:
         self.recorder = Recorder()
         self.rebuilds: list[str] = []
         self.pods = PodStore()
-        self.metrics = Metrics()
+        self.metrics = metrics or Metrics()
         extra = extra or {}
         registry = Registry({"Fit": Fit, "Sort": Sort, "Bind": Bind, "Gates": Gates, **extra})
         names = ["Gates", "Sort", "Fit", *extra, "Bind"]
@@ -317,6 +318,7 @@ class World:
             objects=objects,
             binder=self.api,
             pod_lister=self.pods.get,
+            metrics=self.metrics,
             clock=self.clock,
         )
         self.scheduler = Scheduler(

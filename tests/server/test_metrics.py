@@ -61,6 +61,30 @@ def test_what_is_told_is_counted_under_its_name_and_labels():
     assert found["scheduler_queueing_hint_execution_duration_seconds_count", hint] == 1
 
 
+async def test_every_extension_point_is_timed():
+    registry = CollectorRegistry()
+    metrics = PrometheusMetrics(registry)
+    async with World(metrics=metrics) as world:
+        world.add_node("n1", "1")
+        world.add_node("n2", "1")
+        world.api.create("a")
+        world.api.create("big", cpu="64")
+        await settle()
+    name = "scheduler_framework_extension_point_duration_seconds_count"
+    found = {
+        (labels["extension_point"], labels["status"]): value
+        for (sample, pairs), value in samples(registry).items()
+        if sample == name and (labels := dict(pairs))["profile"] == "schedcache"
+    }
+    assert found == {
+        ("PreFilter", "Success"): 2,
+        ("Filter", "Success"): 1,
+        ("Filter", "Unschedulable"): 1,
+        ("Score", "Success"): 1,
+        ("Bind", "Success"): 1,
+    }
+
+
 async def test_states_are_read_when_scraped():
     async with World() as world:
         registry = CollectorRegistry()
