@@ -181,10 +181,13 @@ class PodEvents:
         elif new.requests is not held.requests:
             # A pod that grew must count in full at once: the decision was made on the smaller one
             # (kubernetes/kubernetes#126891).
+            resized = new.with_node(cached.node_name)
             self._state.cache.forget_pod(cached)
-            self._state.cache.assume_pod(new.with_node(cached.node_name))
+            self._state.cache.assume_pod(resized)
             if not self._abandon(new.uid):
                 self._state.cache.finish_binding(new)
+            for event in pod_update_events(cached, resized):
+                self._state.queue.move(event, cached, resized)
 
     def _assumed_pod_deleted(self, assumed: Pod) -> None:
         """Free the node at once (kubernetes/kubernetes#134217); a bind on its way fails by itself, and owes nothing any more."""

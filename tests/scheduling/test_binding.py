@@ -250,6 +250,20 @@ async def test_a_pod_that_grows_before_its_bind_is_sent_is_not_bound_on_the_old_
         world.check_at_rest()
 
 
+async def test_a_pod_that_shrinks_during_its_bind_wakes_those_who_wait_for_the_room():
+    async with World() as world:
+        world.add_node("n1", "2")
+        world.api.before_bind.append(lambda pod, node: world.clock.sleep(5))
+        world.api.create("a", cpu="2")
+        world.api.create("b", cpu="1")
+        await settle()
+        assert world.queue.find("default", "b")[0] == "unschedulable"
+        world.api.change("a", requests=make_pod("x", "x", cpu="1").requests)
+        await world.clock.advance(3)
+        assert world.api.node_of("b") == "n1"
+        assert world.requested("n1") == 2000
+
+
 class Permit:
     """Waits for ten seconds unless somebody says otherwise."""
 

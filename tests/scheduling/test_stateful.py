@@ -6,15 +6,17 @@ all and are made up for by a relist; pods that are replaced under their names, r
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from schedcache.framework import WaitingPod
 from schedcache.model import Node, Pod
 from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
-from tests.scheduling.world import Api, Patience, World, make_node, make_pod, raises, settle
+from tests.scheduling.world import Api, Patience, World, make_node, make_pod, settle
 
 NAMES = ["web-0", "web-1", "db-0", "job"]
 NODES = ["n1", "n2"]
@@ -30,7 +32,7 @@ ERRORS: dict[str, Exception] = {
     "not found": NotFoundError("not found", status=404),
     "unknown": OutcomeUnknownError("no answer"),
 }
-DELAYS = {"slow": 3.0, "very slow": LONGEST_BIND}
+GATES = [{"name": "hold"}]
 
 
 class UnreliableApi(Api):
@@ -78,14 +80,24 @@ class LivingCluster(RuleBasedStateMachine):
 
         self.run(act())
 
-    def live(self, name: str) -> Pod | None:
-        return self.api.pods.get(("default", name))
+    def _pick(self, number: int) -> Pod:
+        """One of the pods that have not finished."""
+        pods = self._unfinished()
+        return pods[number % len(pods)]
+
+    def _unfinished(self) -> list[Pod]:
+        return [pod for _, pod in sorted(self.api.pods.items()) if not pod.finished]
+
+    def _change(self, pod: Pod, **changes: Any) -> None:
+        self.now(self.api.change, pod.uid, **changes)
 
     # ---- pods
 
-    @initialize(cpu=st.sampled_from(["1", "2", "4"]))
-    def a_node(self, cpu: str) -> None:
+    @initialize(cpu=st.sampled_from(["2", "4"]))
+    def begin(self, cpu: str) -> None:
         self.add_or_change_node("n1", cpu)
+        for name, gated in zip(NAMES, (False, False, True), strict=False):
+            self.create(name=name, cpu="1", priority=0, gated=gated, scheduler=OURS)
 
     @rule(
         name=st.sampled_from(NAMES),
@@ -96,9 +108,9 @@ class LivingCluster(RuleBasedStateMachine):
     )
     def create(self, name: str, cpu: str, priority: int, gated: bool, scheduler: str) -> None:
         """Under a name that is in use: as a controller that replaces the pod at once."""
-        held = self.live(name)
+        held = self.api.pods.get(("default", name))
         self.uids += 1
-        gates = {"schedulingGates": [{"name": "hold"}]} if gated else {}
+        gates = {"schedulingGates": GATES} if gated else {}
 
         def replace() -> None:
             if held is not None:
@@ -107,58 +119,47 @@ class LivingCluster(RuleBasedStateMachine):
 
         self.now(replace)
 
-    @rule(name=st.sampled_from(NAMES))
-    def delete(self, name: str) -> None:
-        pod = self.live(name)
-        if pod is not None:
+    @rule(name=st.sampled_from(NAMES), cpu=st.sampled_from(["500m", "1", "2"]), priority=st.integers(0, 1))
+    def create_another(self, name: str, cpu: str, priority: int) -> None:
+        self.create(name=name, cpu=cpu, priority=priority, gated=False, scheduler=OURS)
+
+    @precondition(_unfinished)
+    @rule(number=st.integers(0, 3), how=st.sampled_from(["deleted", "deleted gracefully", "Succeeded", "Failed"]))
+    def end(self, number: int, how: str) -> None:
+        pod = self._pick(number)
+        if how == "deleted":
             self.now(self.api.delete, pod.uid)
+        elif how == "deleted gracefully":
+            self._change(pod, deletion_timestamp="2026-01-01T00:00:00Z")
+        else:
+            self._change(pod, phase=how)
 
-    @rule(name=st.sampled_from(NAMES))
-    def delete_gracefully(self, name: str) -> None:
-        self._change(name, deletion_timestamp="2026-01-01T00:00:00Z")
-
-    @rule(name=st.sampled_from(NAMES), phase=st.sampled_from(["Succeeded", "Failed"]))
-    def finish(self, name: str, phase: str) -> None:
-        self._change(name, phase=phase)
-
-    @rule(name=st.sampled_from(NAMES), ungate=st.booleans(), ours=st.booleans(), label=st.sampled_from("abc"))
-    def edit(self, name: str, ungate: bool, ours: bool, label: str) -> None:
-        """Labels, gates and, what the API server forbids and a mutated object may have all the same, the scheduler's name."""
-        pod = self.live(name)
-        if pod is None:
-            return
-        gates = {} if ungate or not pod.scheduling_gates else {"schedulingGates": [{"name": "hold"}]}
-        scheduler = OURS if ours else pod.scheduler_name
+    @precondition(_unfinished)
+    @rule(number=st.integers(0, 3), what=st.sampled_from(["ungate", "label", "hand over", "take over"]))
+    def edit(self, number: int, what: str) -> None:
+        """Changes that the API server allows, and another scheduler's name, which it does not, as happens to stored objects."""
+        pod = self._pick(number)
+        gated = pod.scheduling_gates and what != "ungate"
+        gates = {"schedulingGates": GATES} if gated else {}
+        scheduler = {"hand over": "other", "take over": OURS}.get(what, pod.scheduler_name)
+        labels = {"version": pod.resource_version}
         cpu = f"{pod.spec.requests.resource.milli_cpu}m"
-        shape = make_pod(
-            "x", name, cpu=cpu, labels={"l": label}, priority=pod.priority, scheduler=scheduler, **gates
-        ).shape
-        self._change(name, shape=shape)
+        like = make_pod("x", "x", cpu=cpu, labels=labels, priority=pod.priority, scheduler=scheduler, **gates)
+        self._change(pod, shape=like.shape)
 
-    @rule(name=st.sampled_from(NAMES))
-    def hand_over(self, name: str) -> None:
-        """To another scheduler."""
-        pod = self.live(name)
-        if pod is not None:
-            cpu = f"{pod.spec.requests.resource.milli_cpu}m"
-            self._change(name, shape=make_pod("x", name, cpu=cpu, priority=pod.priority, scheduler="other").shape)
-
-    @rule(name=st.sampled_from(NAMES), cpu=st.sampled_from(["250m", "1500m", "4"]))
-    def resize(self, name: str, cpu: str) -> None:
+    @precondition(_unfinished)
+    @rule(number=st.integers(0, 3), cpu=st.sampled_from(["250m", "1500m", "4"]))
+    def resize(self, number: int, cpu: str) -> None:
         self.disturbed |= set(NODES)
-        self._change(name, requests=make_pod("x", name, cpu=cpu).requests)
+        self._change(self._pick(number), requests=make_pod("x", "x", cpu=cpu).requests)
 
-    @rule(name=st.sampled_from(NAMES), node=st.sampled_from(NODES))
-    def bound_by_somebody_else(self, name: str, node: str) -> None:
-        pod = self.live(name)
-        if pod is not None and not pod.node_name and not pod.scheduling_gates and not pod.finished:
+    @precondition(_unfinished)
+    @rule(number=st.integers(0, 3), node=st.sampled_from(NODES))
+    def bound_by_somebody_else(self, number: int, node: str) -> None:
+        pod = self._pick(number)
+        if not pod.node_name and not pod.scheduling_gates:
             self.disturbed.add(node)
-            self._change(name, node_name=node)
-
-    def _change(self, name: str, **changes: Any) -> None:
-        pod = self.live(name)
-        if pod is not None and not pod.finished:
-            self.now(self.api.change, pod.uid, **changes)
+            self._change(pod, node_name=node)
 
     # ---- nodes
 
@@ -174,80 +175,78 @@ class LivingCluster(RuleBasedStateMachine):
             self.disturbed.add(name)
         self.now(self.api.handlers.on_update, "Node", held, node)
 
+    @precondition(lambda self: len(self.nodes) > 1)
     @rule(name=st.sampled_from(NODES))
     def remove_node(self, name: str) -> None:
-        held = self.nodes.pop(name, None)
-        if held is not None:
-            self.disturbed.add(name)
-            self.now(self.api.handlers.on_delete, "Node", held, missed=False)
+        self.disturbed.add(name)
+        self.now(self.api.handlers.on_delete, "Node", self.nodes.pop(name), missed=False)
 
     # ---- what goes wrong
 
-    @rule(what=st.sampled_from([*ERRORS, *DELAYS]), after=st.booleans())
-    def a_bind_goes_wrong(self, what: str, after: bool) -> None:
-        acts = self.api.after_bind if after else self.api.before_bind
-        if what in ERRORS:
-            acts.append(raises(ERRORS[what]))
-        else:
-            acts.append(lambda pod, node: self.world.clock.sleep(DELAYS[what]))
+    @rule(
+        delay=st.sampled_from([0.0, 3.0, LONGEST_BIND]),
+        error=st.sampled_from([None, *ERRORS]),
+        done=st.booleans(),
+    )
+    def next_bind_goes_wrong(self, delay: float, error: str | None, done: bool) -> None:
+        """It takes long, fails, or both; `done`: the server has carried it out all the same."""
+
+        async def act(pod: Pod, node: str) -> None:
+            if delay:
+                await self.world.clock.sleep(delay)
+            if error is not None:
+                raise ERRORS[error]
+
+        (self.api.after_bind if done else self.api.before_bind).append(act)
 
     @rule(times=st.integers(1, 4))
     def reads_fail(self, times: int) -> None:
         self.api.on_get += [ApiError("down", status=503)] * times
 
-    @rule()
-    def events_are_late_from_now_on(self) -> None:
-        self.api.watching = False
+    @rule(what=st.sampled_from(["late", "told", "lost", "relist", "relist, deletions first", "rebuild"]))
+    def watch(self, what: str) -> None:
+        """Events come late from now on, or are told now, or are lost: then nothing is told until everything is read again."""
+        if what == "late":
+            self.api.watching = False
+        elif what == "lost" and not self.api.watching:
+            self.api.lose()
+            self.lost_events = True
+        elif what == "told" and not self.lost_events:
+            self.now(self.api.deliver)
+            self.api.watching = True
+        elif what in ("relist", "relist, deletions first", "rebuild"):
+            self.api.lose()
+            self.lost_events, self.api.watching = False, True
+            self.now(self._rebuild if what == "rebuild" else self._relist, what != "relist")
 
-    @precondition(lambda self: not self.lost_events)
-    @rule(late=st.booleans())
-    def late_events_come(self, late: bool) -> None:
-        self.now(self.api.deliver)
-        self.api.watching = not late
-
-    @precondition(lambda self: not self.api.watching)
-    @rule()
-    def late_events_are_lost(self) -> None:
-        self.api.lose()
-        self.lost_events = True
-
-    @rule(deletions_first=st.booleans())
-    def relist(self, deletions_first: bool) -> None:
+    def _relist(self, deletions_first: bool) -> None:
         """What a source does after a gap: everything is compared with what was told last, by UID."""
-        self.api.lose()
-        self.now(self._tell_differences, deletions_first)
-        self.lost_events, self.api.watching = False, True
-
-    def _tell_differences(self, deletions_first: bool) -> None:
         handlers, told = self.api.handlers, {pod.uid: pod for pod in self.world.pods.values()}
         current = {pod.uid: pod for pod in self.api.pods.values()}
-        gone = [
-            lambda pod=pod: handlers.on_delete("Pod", pod, missed=True) for u, pod in told.items() if u not in current
-        ]
+        gone = [partial(handlers.on_delete, "Pod", pod, missed=True) for uid, pod in told.items() if uid not in current]
         there = [
-            (lambda pod=pod: handlers.on_update("Pod", told[pod.uid], pod))
-            if uid in told
-            else (lambda pod=pod: handlers.on_add("Pod", pod))
+            partial(handlers.on_update, "Pod", told[uid], pod) if uid in told else partial(handlers.on_add, "Pod", pod)
             for uid, pod in current.items()
         ]
         for tell in gone + there if deletions_first else there + gone:
             tell()
 
-    @rule()
-    def rebuild(self) -> None:
-        self.api.lose()
-        objects = {"Pod": list(self.api.pods.values()), "Node": list(self.nodes.values())}
-        self.now(self.api.handlers.on_rebuild, objects)
-        self.lost_events, self.api.watching = False, True
+    def _rebuild(self, _deletions_first: bool) -> None:
+        self.api.handlers.on_rebuild({"Pod": list(self.api.pods.values()), "Node": list(self.nodes.values())})
 
     # ---- what the scheduler's own parts and its plugins do
 
-    @rule(name=st.sampled_from(NAMES), allow=st.booleans())
-    def permit(self, name: str, allow: bool) -> None:
-        pod = self.live(name)
-        waiting = pod and self.world.scheduler.frameworks[OURS].waiting_pods.get(pod.uid)
-        if waiting:
-            self.now(waiting.allow if allow else waiting.reject, "Patience", *(() if allow else ("not today",)))
+    def _waiting(self) -> list[WaitingPod]:
+        return list(self.world.scheduler.frameworks[OURS].waiting_pods)
+
+    @precondition(_waiting)
+    @rule(number=st.integers(0, 3), allow=st.booleans())
+    def permit(self, number: int, allow: bool) -> None:
+        waiting = self._waiting()[number % len(self._waiting())]
+        if allow:
+            self.now(waiting.allow, "Patience")
+        else:
+            self.now(waiting.reject, "Patience", "not today")
 
     @rule(name=st.sampled_from(NAMES), node=st.sampled_from(NODES), activate=st.booleans())
     def preempt_for(self, name: str, node: str, activate: bool) -> None:
@@ -316,6 +315,18 @@ class LivingCluster(RuleBasedStateMachine):
                 )
 
     @invariant()
+    def the_queue_holds_the_newest_objects(self) -> None:
+        queue = self.world.queue
+        for info in (
+            *queue.active_pods(),
+            *queue.backoff_pods(),
+            *queue.error_backoff_pods(),
+            *queue.unschedulable_pods(),
+        ):
+            assert info.pod is self.world.pods.held(info.pod), info.pod.full_name
+            assert not info.gated_by or info.pod.scheduling_gates, f"{info.pod.full_name} has no gates and is held back"
+
+    @invariant()
     def what_is_in_flight_has_a_cycle_that_runs(self) -> None:
         flying = set(self.world.queue.in_flight())
         assert flying <= set(self.world.scheduler.bindings._running)
@@ -364,15 +375,15 @@ class LivingCluster(RuleBasedStateMachine):
     def _let_pass_and_permit(self, seconds: float) -> None:
         for _ in range(int(seconds / 2)):
             self.run(self.world.clock.advance(2.0))
-            for name in NAMES:
-                self.permit(name=name, allow=True)
+            while self._waiting():
+                self.permit(number=0, allow=True)
 
     def _heal(self) -> None:
         """Faults end, gaps close: what was under way comes to an end. Then there is room, and every pod finds it in time."""
         self.api.before_bind.clear()
         self.api.after_bind.clear()
         self.api.on_get.clear()
-        self.relist(deletions_first=True)
+        self.watch(what="relist")
         self._let_pass_and_permit(HEALED)
         self.every_pod_is_in_exactly_one_place()
         self.world.check_at_rest()
