@@ -16,7 +16,7 @@ from schedcache.config.types import (
     Plugins,
     PluginSet,
 )
-from schedcache.model.pod import DEFAULT_SCHEDULER_NAME
+from schedcache.model.pod_spec import DEFAULT_SCHEDULER_NAME
 
 T = TypeVar("T")
 

@@ -9,9 +9,9 @@ from schedcache.model.labels import (
     selector_from_labels,
 )
 from schedcache.model.node import ContainerImage, Node, NodeCondition
-from schedcache.model.pod import (
+from schedcache.model.pod import Pod
+from schedcache.model.pod_spec import (
     OwnerRef,
-    Pod,
     PodAffinityTerm,
     PodCondition,
     PodShape,

@@ -62,10 +62,6 @@ class Reader(Generic[W]):
             metadata = msgspec.to_builtins(getattr(found, "metadata", None))
             raise MalformedObjectError(self._kind, _name(metadata), error.field, error.problem) from None
 
-    def quantities(self, amounts: QuantityMap | None, field: str) -> ResourceList:
-        """A resource list in nanos. For use inside `build`, which names the object when an amount is no quantity."""
-        return {name: quantity(value, f"{field}.{name}") for name, value in (amounts or {}).items()}
-
     def _malformed(self, error: msgspec.ValidationError, metadata: object) -> MalformedObjectError:
         problem, path = problem_and_path(error)
         return MalformedObjectError(self._kind, _name(metadata), path.removeprefix("."), problem)
@@ -86,6 +82,11 @@ def quantity(value: Quantity | None, field: str) -> int:
         return parse_quantity(value if isinstance(value, str) else repr(value))
     except QuantityError as error:
         raise _FieldError(field, str(error)) from None
+
+
+def quantities(amounts: QuantityMap | None, field: str) -> ResourceList:
+    """A resource list in nanos. For use inside `Reader.build`, which names the object when an amount is no quantity."""
+    return {name: quantity(value, f"{field}.{name}") for name, value in (amounts or {}).items()}
 
 
 def labels_of(found: Mapping[str, str | None] | None) -> dict[str, str]:

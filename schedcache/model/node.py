@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from schedcache.model import wire
-from schedcache.model.decode import Reader, labels_of
+from schedcache.model.decode import Reader, labels_of, quantities
 from schedcache.model.resources import Resource
 from schedcache.model.taints import Taint
 
@@ -83,7 +83,7 @@ def _node(w: wire.NodeWire) -> Node:
         annotations=labels_of(meta.annotations),
         taints=tuple(Taint(t.key or "", t.value or "", t.effect or "") for t in spec.taints or ()),
         unschedulable=bool(spec.unschedulable),
-        allocatable=Resource.from_list(_reader.quantities(status.allocatable, "status.allocatable")),
+        allocatable=Resource.from_list(quantities(status.allocatable, "status.allocatable")),
         # Nodes report the same few hundred names: one text for all of them.
         images=tuple(
             ContainerImage(tuple(map(sys.intern, i.names or ())), i.size_bytes or 0) for i in status.images or ()

@@ -1,25 +1,23 @@
-"""From the JSON of a pod to a `Pod` with an interned shape."""
+"""From the JSON of a pod to its parts, specs and shapes interned."""
 
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec.structs import replace
 
 from schedcache.model import wire
-from schedcache.model.decode import Reader, labels_of, strings
+from schedcache.model.decode import labels_of, quantities, strings
 from schedcache.model.labels import (
     LabelSelector,
     NodeSelectorTerm,
     PreferredSchedulingTerm,
     Requirement,
 )
-from schedcache.model.pod import (
+from schedcache.model.pod_spec import (
     DEFAULT_SCHEDULER_NAME,
     OwnerRef,
-    Pod,
     PodAffinityTerm,
     PodCondition,
     PodShape,
@@ -35,53 +33,12 @@ from schedcache.model.taints import Toleration
 _CONDITIONS = frozenset({"PodScheduled", "DisruptionTarget", "PodResizePending", "PodResizeInProgress"})
 _RESTART_ALL = "RestartAllContainers"
 
-_reader: Reader[wire.PodWire] = Reader("Pod", wire.PodWire)
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _shapes: WeakValueDictionary[bytes, PodShape] = WeakValueDictionary()
 _specs: WeakValueDictionary[bytes, PodSpec] = WeakValueDictionary()
 
 
-def pod_from_json(raw: bytes | memoryview | msgspec.Raw) -> Pod:
-    """Decode one pod. Raises MalformedObjectError."""
-    return _reader.build(_reader.parse(raw), _pod)
-
-
-def pod_from_dict(obj: Mapping[str, Any]) -> Pod:
-    """Convert one pod. Raises MalformedObjectError."""
-    return _reader.build(_reader.convert(obj), _pod)
-
-
-def _pod(w: wire.PodWire) -> Pod:
-    meta = w.metadata or wire.ObjectMeta()
-    spec = w.spec or wire.PodSpecWire()
-    status = w.status or wire.PodStatusWire()
-    name = meta.name or ""
-    # What differs between pods of one template is taken out before the rest is interned.
-    node_name, spec.node_name = spec.node_name, None
-    volumes, spec.volumes = spec.volumes, None
-    _merge_match_label_keys(spec.topology_spread_constraints or (), meta.labels or {})
-    image_volumes = tuple(v.image.reference for v in volumes or () if v.image and v.image.reference)
-    shape = _shape(meta, spec, image_volumes)
-    return Pod(
-        uid=meta.uid or "",
-        name=name,
-        shape=shape,
-        requests=_resized_requests(spec, status) or shape.spec.requests,
-        node_name=sys.intern(node_name or ""),
-        resource_version=meta.resource_version or "",
-        phase=sys.intern(status.phase or ""),
-        nominated_node_name=status.nominated_node_name or "",
-        creation_timestamp=meta.creation_timestamp or "",
-        deletion_timestamp=meta.deletion_timestamp or "",
-        start_time=status.start_time or "",
-        generation=meta.generation or 0,
-        volumes=tuple(_volumes(volumes or (), name)),
-        conditions=_conditions(status.conditions or ()),
-        owner=_owner(meta.owner_references or ()),
-    )
-
-
-def _merge_match_label_keys(
+def merge_match_label_keys(
     constraints: Iterable[wire.TopologySpreadConstraintWire], labels: Mapping[str, str | None]
 ) -> None:
     """Add the pod's values of `matchLabelKeys` to the selector, as kube-scheduler does (KEP-3243).
@@ -96,7 +53,8 @@ def _merge_match_label_keys(
             selector.match_expressions = present + [r for r in added if r not in present]
 
 
-def _shape(meta: wire.ObjectMeta, spec: wire.PodSpecWire, image_volumes: tuple[str, ...]) -> PodShape:
+def shape_of(meta: wire.ObjectMeta, spec: wire.PodSpecWire, image_volumes: tuple[str, ...]) -> PodShape:
+    """The shape of all pods with this namespace, these labels and this spec, which has nothing of the single pod any more."""
     spec_key = _encode((spec, image_volumes))
     namespace = meta.namespace or "default"
     key = _encode((namespace, meta.labels)) + spec_key
@@ -169,9 +127,7 @@ def _resources(spec: wire.PodSpecWire, status: wire.PodStatusWire | None = None)
     def container(path: str, index: int, c: wire.Container) -> ContainerRequests:
         said = reported.get(c.name) or wire.ContainerStatus()
         return ContainerRequests(
-            requests=_reader.quantities(
-                c.resources.requests if c.resources else None, f"{path}[{index}].resources.requests"
-            ),
+            requests=quantities(c.resources.requests if c.resources else None, f"{path}[{index}].resources.requests"),
             restartable_init=c.restart_policy == "Always",
             allocated=_optional(said.allocated_resources, "status.containerStatuses[].allocatedResources"),
             actuated=_optional(
@@ -185,8 +141,8 @@ def _resources(spec: wire.PodSpecWire, status: wire.PodStatusWire | None = None)
     return PodResources(
         containers=group("spec.containers", spec.containers),
         init_containers=group("spec.initContainers", spec.init_containers),
-        overhead=_reader.quantities(spec.overhead, "spec.overhead"),
-        pod_requests=_reader.quantities(spec.resources.requests if spec.resources else None, "spec.resources.requests"),
+        overhead=quantities(spec.overhead, "spec.overhead"),
+        pod_requests=quantities(spec.resources.requests if spec.resources else None, "spec.resources.requests"),
         pod_allocated=_optional(status.allocated_resources, "status.allocatedResources") if status else None,
         pod_actuated=_optional(status.resources.requests if status.resources else None, "status.resources.requests")
         if status
@@ -196,7 +152,7 @@ def _resources(spec: wire.PodSpecWire, status: wire.PodStatusWire | None = None)
 
 
 def _optional(amounts: wire.QuantityMap | None, field: str) -> ResourceList | None:
-    return None if amounts is None else _reader.quantities(amounts, field)
+    return None if amounts is None else quantities(amounts, field)
 
 
 def _resize_infeasible(status: wire.PodStatusWire) -> bool:
@@ -204,7 +160,7 @@ def _resize_infeasible(status: wire.PodStatusWire) -> bool:
     return pending is not None and pending.reason == "Infeasible"
 
 
-def _resized_requests(spec: wire.PodSpecWire, status: wire.PodStatusWire) -> PodRequests | None:
+def resized_requests(spec: wire.PodSpecWire, status: wire.PodStatusWire) -> PodRequests | None:
     """The effective requests where status says anything about resources, else None.
 
     Nearly every running pod reports exactly what its spec asks for; those keep their shape's vector, which costs nothing.
@@ -296,7 +252,8 @@ def _spread(constraint: wire.TopologySpreadConstraintWire) -> TopologySpreadCons
     )
 
 
-def _volumes(volumes: Iterable[wire.VolumeWire], pod_name: str) -> Iterable[Volume]:
+def volumes_of(volumes: Iterable[wire.VolumeWire], pod_name: str) -> Iterable[Volume]:
+    """The volumes that scheduling looks at."""
     for v in volumes:
         name = v.name or ""
         if v.persistent_volume_claim is not None:
@@ -344,7 +301,8 @@ def _network_device(v: wire.VolumeWire) -> Volume | None:
     return None
 
 
-def _conditions(conditions: Iterable[wire.PodConditionWire]) -> tuple[PodCondition, ...]:
+def conditions_of(conditions: Iterable[wire.PodConditionWire]) -> tuple[PodCondition, ...]:
+    """Those that scheduling reads or writes."""
     return tuple(
         PodCondition(c.type, c.status, c.reason or "", c.message or "", c.observed_generation or 0)
         for c in conditions
@@ -352,5 +310,6 @@ def _conditions(conditions: Iterable[wire.PodConditionWire]) -> tuple[PodConditi
     )
 
 
-def _owner(references: Iterable[wire.OwnerReference]) -> OwnerRef | None:
+def owner_of(references: Iterable[wire.OwnerReference]) -> OwnerRef | None:
+    """The controller among the owners, if there is one."""
     return next((OwnerRef(r.kind, r.name, r.uid) for r in references if r.controller), None)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from schedcache.cache.cluster_objects import NODE, PERSISTENT_VOLUME, ClusterObjects
 from schedcache.model import Pod
-from schedcache.model.pod import Volume
+from schedcache.model.pod_spec import Volume
 from schedcache.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 from schedcache.plugins.csi_translation import (
     DRIVER_OF_PLUGIN,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from schedcache.model import NodeSelectorTerm, Requirement
 from schedcache.model.labels import IN
 from schedcache.model.node import BETA_REGION_LABEL, BETA_ZONE_LABEL, REGION_LABEL, ZONE_LABEL
-from schedcache.model.pod import Volume
+from schedcache.model.pod_spec import Volume
 from schedcache.model.storage import PersistentVolume
 
 Affinity = tuple[NodeSelectorTerm, ...] | None

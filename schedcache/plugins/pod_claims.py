@@ -6,7 +6,7 @@ from typing import Any
 from schedcache.cache.cluster_objects import PERSISTENT_VOLUME_CLAIM, ClusterObjects
 from schedcache.framework.status import Status, unresolvable
 from schedcache.model import Pod
-from schedcache.model.pod import Volume
+from schedcache.model.pod_spec import Volume
 from schedcache.model.storage import PersistentVolumeClaim
 
 _RESOURCES = {

@@ -13,7 +13,7 @@ from schedcache.framework.interface import CycleState, EventHint, Scores, Verdic
 from schedcache.framework.row_view import RowView
 from schedcache.framework.status import SKIP, Code, Status, unresolvable
 from schedcache.model import Pod
-from schedcache.model.pod import Volume
+from schedcache.model.pod_spec import Volume
 from schedcache.model.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from schedcache.plugins.csi_nodes import CSI_NODE, MIGRATED_PLUGINS_ANNOTATION
 from schedcache.plugins.pod_claims import claim_of, claim_volumes, hint_by_name, not_found_text, ownership_fault

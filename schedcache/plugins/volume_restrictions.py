@@ -12,7 +12,7 @@ from schedcache.framework.interface import CycleState, EventHint, Verdicts
 from schedcache.framework.row_view import RowView
 from schedcache.framework.status import SKIP, Code, Status, unschedulable
 from schedcache.model import Pod
-from schedcache.model.pod import Volume
+from schedcache.model.pod_spec import Volume
 from schedcache.plugins.node_matching import Mask
 from schedcache.plugins.pod_claims import claim_of, claim_volumes, hint_by_name, not_found
 from schedcache.plugins.row_numbers import RowNumbers

@@ -13,7 +13,7 @@ from schedcache.framework.status import SKIP, Status, unresolvable
 from schedcache.model import Pod, Requirement
 from schedcache.model.labels import EXISTS, IN
 from schedcache.model.node import BETA_REGION_LABEL, BETA_ZONE_LABEL, REGION_LABEL, ZONE_LABEL
-from schedcache.model.pod import Volume
+from schedcache.model.pod_spec import Volume
 from schedcache.model.storage import (
     WAIT_FOR_FIRST_CONSUMER,
     PersistentVolume,

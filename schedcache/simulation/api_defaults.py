@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from schedcache.model.pod import DEFAULT_SCHEDULER_NAME
+from schedcache.model.pod_spec import DEFAULT_SCHEDULER_NAME
 from schedcache.model.quantity import QuantityError, parse_quantity
 from schedcache.model.resources import (
     HUGEPAGES_PREFIX,
