@@ -176,7 +176,7 @@ class Cluster(ApiClient):
         Finalizers are taken off, since no controller is there to do so; pods go without grace.
 
         Raises:
-            TimeoutError: something was still there after 30 s.
+            TimeoutError: something was still there after 120 s: a busy machine takes long for thousands of objects.
         """
 
         async def is_clean() -> bool:
@@ -191,7 +191,7 @@ class Cluster(ApiClient):
             await in_parallel(partial(self._remove, *one) for one in contents or leftovers)
             return not leftovers
 
-        await wait_until(is_clean, timeout=30.0, interval=0.0)
+        await wait_until(is_clean, timeout=120.0, interval=0.0)
 
     async def _everything(self) -> list[tuple[Resource, list[JSONObject]]]:
         """Metadata of all objects, each once."""
