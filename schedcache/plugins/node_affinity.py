@@ -20,6 +20,8 @@ from schedcache.plugins.node_selector_errors import preferred_terms_error
 if TYPE_CHECKING:
     from schedcache.cache import Snapshot
 
+# PreScore has looked at the preferred terms; a profile may do without it.
+_READABLE = "PreScoreNodeAffinity"
 _REASON_POD = unresolvable("node(s) didn't match Pod's node affinity/selector")
 _REASON_ENFORCED = unresolvable("node(s) didn't match scheduler-enforced node affinity")
 _REASON_CONFLICT = unresolvable("pod affinity terms conflict")
@@ -57,15 +59,18 @@ class NodeAffinity:
             codes[~any_term(self._added, view)] = 2
         return Verdicts(codes, (None, _REASON_POD, _REASON_ENFORCED))
 
-    def pre_score(self, _state: CycleState, pod: Pod, _view: RowView) -> Status | None:
+    def pre_score(self, state: CycleState, pod: Pod, _view: RowView) -> Status | None:
         terms = pod.spec.preferred_node_affinity
+        state[_READABLE] = True
         if not terms and not self._added_preferred:
             return SKIP
         problem = preferred_terms_error(terms)
         return Status(Code.ERROR, (problem,)) if problem else None
 
-    def score(self, _state: CycleState, pod: Pod, view: RowView) -> Scores:
+    def score(self, state: CycleState, pod: Pod, view: RowView) -> Scores:
         """The weights of the preferred terms that match, the profile's included."""
+        if _READABLE not in state and (problem := preferred_terms_error(pod.spec.preferred_node_affinity)):
+            raise ValueError(problem)
         total = np.zeros(len(view), np.int64)
         for term in (*self._added_preferred, *pod.spec.preferred_node_affinity):
             if term.weight:
