@@ -21,7 +21,9 @@ from schedcache.scheduling.schedule_one import SchedulingCycle
 from schedcache.scheduling.state import SchedulingState
 
 HOUSEKEEPING_SECONDS = 1.0
-UNSCHEDULABLE_FLUSH_SECONDS = 30.0
+"""The longest sleep. No backoff is shorter, so whatever begins to back off meanwhile is looked at in time."""
+# The clock may be a little behind the timer that waits on it.
+_SHORTEST_SLEEP = 0.001
 # Cycles are short, and a turn of the event loop has a price of its own: some share one.
 _SLICE_SECONDS = 0.002
 _log = structlog.get_logger(__name__)
@@ -98,15 +100,15 @@ class Scheduler:
             await asyncio.sleep(0)
 
     async def _keep_house(self) -> None:
-        queue = self.state.queue
-        flush_unschedulable_at = self.state.clock()
+        """Wake pods at the very moment at which their backoff, or their time in the pool, is over."""
+        queue, clock = self.state.queue, self.state.clock
         while True:
-            now = self.last_housekeeping = self.state.clock()
+            self.last_housekeeping = clock()
             queue.flush_backoff_completed()
-            if now >= flush_unschedulable_at:
-                queue.flush_unschedulable_leftover()
-                flush_unschedulable_at = now + UNSCHEDULABLE_FLUSH_SECONDS
-            await self._sleep(HOUSEKEEPING_SECONDS)
+            queue.flush_unschedulable_leftover()
+            due = queue.next_flush_at()
+            until_due = HOUSEKEEPING_SECONDS if due is None else due - clock()
+            await self._sleep(min(HOUSEKEEPING_SECONDS, max(_SHORTEST_SLEEP, until_due)))
 
     async def _expire(self) -> None:
         """Apart from the rest of the housekeeping: an API server that does not answer must not hold up the backoff."""

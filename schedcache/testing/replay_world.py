@@ -20,7 +20,7 @@ from schedcache.plugins.default_plugins import default_registry
 from schedcache.ports import ApiError, ConflictError, NoMetrics, NotFoundError, OutcomeUnknownError
 from schedcache.queue import QueuedPodInfo
 from schedcache.scheduling import PodStore, Scheduler, make_profiles
-from schedcache.scheduling.scheduler import HOUSEKEEPING_SECONDS, UNSCHEDULABLE_FLUSH_SECONDS
+from schedcache.scheduling.scheduler import HOUSEKEEPING_SECONDS
 from schedcache.testing.virtual_clock import VirtualClock
 
 JSONObject = Mapping[str, Any]
@@ -125,7 +125,6 @@ class ReplayWorld:
         self._told: dict[tuple[str, str], JSONObject] = {}
         self._stores = {name: ObjectStore(kind, self.scheduler.handlers, KindStats()) for name, kind in KINDS.items()}
         self._sleepers: list[tuple[float, asyncio.Event]] = []
-        self._flushed_at = self.clock.now
 
     def tell(self, change: str, obj: JSONObject) -> None:
         """A watch event: ADDED, MODIFIED or DELETED. Raises MalformedObjectError, KeyError for an unknown kind."""
@@ -193,9 +192,7 @@ class ReplayWorld:
             self.clock.advance(min(left, HOUSEKEEPING_SECONDS))
             left -= HOUSEKEEPING_SECONDS
             self.queue.flush_backoff_completed()
-            if self.clock.now - self._flushed_at >= UNSCHEDULABLE_FLUSH_SECONDS:
-                self.queue.flush_unschedulable_leftover()
-                self._flushed_at = self.clock.now
+            self.queue.flush_unschedulable_leftover()
             self._wake()
             await self.scheduler.expiry.run_once()
             await self.settle()
