@@ -56,11 +56,13 @@ class Program:
         scheduler: Scheduler,
         source: "Reflector | KopfSource",
         registry: CollectorRegistry,
+        transport: Transport,
         writers: Sequence[ApiEventRecorder | ApiStatusWriter] = (),
     ) -> None:
         self.scheduler = scheduler
         self.source = source
         self.registry = registry
+        self.transport = transport
         self.stopping = False
         self._writers = writers
         self._tasks: list[asyncio.Task[None]] = []
@@ -164,7 +166,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
         source = make_source(settings.event_source, transport, scheduler.handlers, frameworks.values())
         registry.register(StateCollector(scheduler))
         registry.register(SourceCollector(source))
-        yield Program(scheduler, source, registry, writers)
+        yield Program(scheduler, source, registry, transport, writers)
 
 
 def _writers(transport: Transport, settings: Settings) -> tuple[ApiEventRecorder, ApiStatusWriter]:

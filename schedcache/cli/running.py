@@ -119,6 +119,10 @@ def health_of(program: Program) -> Health:
         stale = [f"{plural(kind)} ({age:.0f} s)" for kind, age in source.ages().items() if age > STALE_SECONDS]
         return f"nothing heard of {', '.join(stale)}" if stale else ""
 
+    def credentials() -> str:
+        # Watches that are open stay so for minutes after the token has expired.
+        return "the API server refuses them (401)" if program.transport.unauthorized else ""
+
     def scheduling() -> str:
         return "" if scheduler.last_housekeeping is not None else "not begun"
 
@@ -130,6 +134,7 @@ def health_of(program: Program) -> Health:
         readyz=[
             ("informer-sync", synced),
             ("watches", watches),
+            ("credentials", credentials),
             ("scheduling", scheduling),
             ("shutdown", shutdown),
         ],

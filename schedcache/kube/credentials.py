@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 from kubernetes.client import Configuration
@@ -111,6 +112,10 @@ class Credentials:
 
     def _as_access(self) -> Access:
         found = self._configuration
+        if not _is_server(found.host):
+            raise CredentialError(
+                f"{self.origin}: server: expected a URL such as https://HOST:PORT, found {found.host!r}"
+            )
         try:
             authorization = found.get_api_key_with_prefix("BearerToken") or ""
             context = self._ssl_context(found) if found.host.startswith("https:") else None
@@ -150,6 +155,14 @@ def make_ssl_context(found: Configuration) -> ssl.SSLContext:
     if found.cert_file:
         context.load_cert_chain(found.cert_file, found.key_file)
     return context
+
+
+def _is_server(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _proxy(found: Configuration) -> str | None:

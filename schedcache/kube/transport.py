@@ -56,6 +56,9 @@ _decode_status = msgspec.json.Decoder(_Status).decode
 class Transport:
     """One HTTP session, opened with `async with`; for use within one event loop.
 
+    Attributes:
+        unauthorized: the last request was answered 401, and there were no other credentials to try with.
+
     Args:
         credentials: who we are; renewed in the background and after an answer of 401.
         request_timeout: seconds for a whole request, from taking a connection to the last byte of the answer.
@@ -76,6 +79,7 @@ class Transport:
         rng: random.Random | None = None,
     ) -> None:
         self.credentials = credentials
+        self.unauthorized = False
         self._request_timeout = request_timeout
         self._writes = WriteConnections(USER_AGENT, connect_timeout)
         self._timeout = aiohttp.ClientTimeout(total=request_timeout, sock_connect=connect_timeout)
@@ -86,6 +90,7 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
         self._refresh_at = clock() + REFRESH_SECONDS
         self._reloaded_at = float("-inf")
+        self._reloading = asyncio.Lock()
         self._renewal: asyncio.Task[None] | None = None
         self._adopt(credentials.access)
 
@@ -153,7 +158,7 @@ class Transport:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout, sock_read=inactivity_timeout)
         response = await self._open("GET", path, None, params, {"Accept": JSON}, timeout)
         async with response:
-            if response.status >= 400:
+            if not done(response.status):
                 raise refusal_of("GET", path, response, await response.read())
             yield response.content
 
@@ -188,7 +193,8 @@ class Transport:
                 raise no_answer(method, path, error) from error
             if answer.status != 401 or not await self._renewed_after(access):
                 break
-        if answer.status >= 400:
+        self.unauthorized = answer.status == 401
+        if not done(answer.status):
             raise refusal(method, path, answer.status, answer.reason, answer.headers.get("retry-after"), answer.body)
         return answer.body
 
@@ -208,7 +214,7 @@ class Transport:
                 answer = await response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
             raise no_answer(method, path, error) from error
-        if response.status >= 400:
+        if not done(response.status):
             raise refusal_of(method, path, response, answer)
         return answer
 
@@ -238,6 +244,7 @@ class Transport:
                 allow_redirects=False,
             )
             if response.status != 401 or not await self._renewed_after(access):
+                self.unauthorized = response.status == 401
                 return response
             response.release()
 
@@ -250,9 +257,11 @@ class Transport:
 
     async def _renewed_after(self, refused: Access) -> bool:
         """Whether there are other credentials than the refused ones to try with."""
-        if self._access is refused and self._clock() - self._reloaded_at >= RELOAD_SECONDS:
-            self._reloaded_at = self._clock()
-            await self._renew(self.credentials.reload)
+        # Who is refused while they are being read waits for them, too.
+        async with self._reloading:
+            if self._access is refused and self._clock() - self._reloaded_at >= RELOAD_SECONDS:
+                self._reloaded_at = self._clock()
+                await self._renew(self.credentials.reload)
         return self._access is not refused
 
     def _renew_in_background(self) -> None:
@@ -283,13 +292,18 @@ def no_answer(method: str, path: str, error: BaseException) -> ApiError:
     return OutcomeUnknownError(text, reason="NoAnswer")
 
 
+def done(status: int) -> bool:
+    """Whether an answer of that status means that the request was carried out: a redirection, as of a proxy, does not."""
+    return 200 <= status < 300
+
+
 def refusal_of(method: str, path: str, response: aiohttp.ClientResponse, body: bytes) -> ApiError:
     """`refusal` for an answer that aiohttp has read."""
     return refusal(method, path, response.status, response.reason or "", response.headers.get("Retry-After"), body)
 
 
 def refusal(method: str, path: str, status: int, phrase: str, pause: str | None, body: bytes) -> ApiError:
-    """What an answer of 400 or more means; `phrase` follows its status, `pause` is its header Retry-After."""
+    """What an answer other than 2xx means; `phrase` follows its status, `pause` is its header Retry-After."""
     message, reason = _explanation(body)
     text = f"{method} {path}: {status} {reason or phrase}: {message}"
     if status == 404:

@@ -48,6 +48,10 @@ def user(**fields):
     return config(users=[{"name": "someone", "user": fields}])
 
 
+def at(server):
+    return config(clusters=[{"name": "near", "cluster": {"server": server}}])
+
+
 def plugin(tmp_path, **status):
     script = tmp_path / "plugin"
     answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
@@ -175,6 +179,10 @@ def test_no_cluster_at_all_names_what_was_tried(tmp_path):
         (config(**{"current-context": "three"}), "no context 'three', only one, two"),
         (config(users=[]), "names user 'someone'"),
         (config(clusters=[]), "near"),
+        (at(""), "server: expected a URL such as https://HOST:PORT, found ''"),
+        (at("api.example:6443"), "found 'api.example:6443'"),
+        (at("https://"), "found 'https:'"),
+        (at("https://api.example:port"), "found 'https://api.example:port'"),
         (user(tokenFile="/nowhere/token"), "/nowhere/token"),
         (user(**{"client-certificate": "/nowhere/crt"}), "/nowhere/crt"),
         (user(exec={"apiVersion": "client.authentication.k8s.io/v1", "command": "/nowhere/plugin"}), "/nowhere/plugin"),

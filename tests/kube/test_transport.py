@@ -1,0 +1,100 @@
+"""What answers mean, and who we are when we are refused."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+import yaml
+from aiohttp import web
+
+from schedcache.kube.credentials import load_credentials
+from schedcache.kube.transport import Transport
+from schedcache.ports import ApiError, OutcomeUnknownError
+
+PATH = "/api/v1/x"
+
+
+class Guarded:
+    """Answers 200 to whoever has the token of the hour, and 401 to all others; or what `status` says."""
+
+    def __init__(self, folder):
+        self.kubeconfig = folder / "kubeconfig"
+        self.token = "first"
+        self.status = 200
+        self.answered = []
+
+    @asynccontextmanager
+    async def serving(self):
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", self.answer)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        self.give(self.token)
+        try:
+            async with Transport(load_credentials(self.kubeconfig)) as transport:
+                yield transport
+        finally:
+            await runner.cleanup()
+
+    def give(self, token):
+        """What is in the kubeconfig from now on."""
+        content = {
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "a", "user": "u"}}],
+            "clusters": [{"name": "a", "cluster": {"server": self.url}}],
+            "users": [{"name": "u", "user": {"token": token}}],
+        }
+        self.kubeconfig.write_text(yaml.safe_dump(content))
+
+    async def answer(self, request):
+        await request.read()
+        await asyncio.sleep(0.02)  # so that several are refused at a time
+        status = self.status if request.headers["Authorization"] == f"Bearer {self.token}" else 401
+        self.answered.append(status)
+        return web.json_response({}, status=status, headers={"Location": "/elsewhere"} if status == 302 else {})
+
+
+@pytest.fixture
+def server(tmp_path):
+    return Guarded(tmp_path)
+
+
+async def ask(transport, method):
+    return await (transport.get(PATH) if method == "GET" else transport.send(method, PATH, b"{}"))
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PATCH"])
+@pytest.mark.parametrize("status", [302, 304])
+async def test_a_redirection_is_no_success(server, method, status):
+    """Nobody follows it, so what was asked for has not been done: a pod would be taken for bound."""
+    async with server.serving() as transport:
+        server.status = status
+        with pytest.raises(ApiError, match=str(status)) as caught:
+            await ask(transport, method)
+        assert caught.value.status == status
+        assert not isinstance(caught.value, OutcomeUnknownError)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_all_who_are_refused_at_a_time_wait_for_the_new_token(server, method):
+    async with server.serving() as transport:
+        server.token = "second"
+        server.give("second")
+        await asyncio.gather(*(ask(transport, method) for _ in range(20)))
+        assert server.answered == [401] * 20 + [200] * 20
+        assert not transport.unauthorized
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_it_is_known_that_nobody_lets_us_in(server, method):
+    async with server.serving() as transport:
+        assert not transport.unauthorized
+        server.token = "second"
+        with pytest.raises(ApiError, match="401"):
+            await ask(transport, method)
+        assert transport.unauthorized
+        server.token = "first"
+        await ask(transport, method)
+        assert not transport.unauthorized
