@@ -10,6 +10,8 @@ from typing import Any, Self
 
 import aiohttp
 
+from schedcache.testing import wait_until
+
 START_SECONDS = 30.0
 
 
@@ -79,6 +81,7 @@ class SchedulerProcess:
         return json.loads(text)
 
     async def ready(self) -> None:
-        async with asyncio.timeout(START_SECONDS):
-            while (await self.get("/readyz", probe=True))[0] != 200:
-                await asyncio.sleep(0.05)
+        async def is_ready() -> bool:
+            return (await self.get("/readyz", probe=True))[0] == 200
+
+        await wait_until(is_ready, START_SECONDS)

@@ -136,5 +136,5 @@ async def test_an_api_server_that_is_down_for_a_while_loses_nothing(cluster):
         await asyncio.to_thread(cluster.control_plane.start_api_server)
         await cluster.wait_until_bound(150, timeout=60)
         await assert_dump_is_truth(cluster, dump_of(program), timeout=60)
-        await assert_bound_once(cluster)
+        await assert_bound_once(cluster, server_was_killed=True)
         await assert_no_node_is_overcommitted(cluster)

@@ -7,7 +7,7 @@ import pytest
 from schedcache.cli.program import assembled
 from schedcache.cli.settings import Settings, configuration_of
 from schedcache.kube.kinds import KINDS
-from schedcache.testing import read_manifest, wait_until
+from schedcache.testing import FaultProxy, LoseResponse, read_manifest, wait_until
 from tests.e2e.scheduler_process import SchedulerProcess
 from tests.e2e.truth import assert_dump_is_truth, believed, unfinished
 
@@ -24,11 +24,13 @@ SOURCES = ("reflector", "kopf")
 pytestmark = pytest.mark.controlplane
 
 
-async def kubeconfig_of(cluster, folder, account):
+async def kubeconfig_of(cluster, folder, account, way=None):
     """What is in the folder, but for the Deployment, and a kubeconfig with the account's token."""
     objects = [item for file in sorted((DEPLOY / folder).glob("*.yaml")) for item in read_manifest(file)]
     await cluster.apply_manifest(item for item in objects if item["kind"] != "Deployment")
     token = await cluster.service_account_token("kube-system", account)
+    if way is not None:
+        return way.kubeconfig_for(token)
     return cluster.control_plane.kubeconfig_for(token, user=account)
 
 
@@ -90,6 +92,22 @@ async def test_the_scheduler_needs_no_more_than_its_role(cluster, tmp_path, sour
     assert scheduler.complaints() == []
     others = await cluster.list_pods(fieldSelector="spec.schedulerName=default-scheduler")
     assert [pod["spec"].get("nodeName") for pod in others] == [None, None]
+
+
+async def test_the_role_allows_to_read_a_pod_whose_binding_is_in_doubt(cluster, tmp_path):
+    await cluster.make_nodes(1)
+    user = "system:serviceaccount:kube-system:schedcache"
+    async with FaultProxy(cluster.control_plane) as proxy:
+        proxy.add(LoseResponse(), method="POST", path=r"/binding$", times=1)
+        kubeconfig = await kubeconfig_of(cluster, "scheduler", "schedcache", proxy)
+        async with SchedulerProcess(kubeconfig, tmp_path / "log") as scheduler:
+            await cluster.make_pods(1, requests={"cpu": "100m"})
+            await cluster.wait_until_bound(1)
+            await assert_dump_is_truth(cluster, scheduler.dump)
+            assert 'scheduler_bind_doubts_total{outcome="bound"} 1.0' in (await scheduler.get("/metrics"))[1]
+    await cluster.audit.settled(cluster)
+    assert cluster.audit.events(user=user, resource="pods", verb="get")
+    assert cluster.audit.refused(user) == []
 
 
 @pytest.mark.parametrize("source", SOURCES)

@@ -17,7 +17,7 @@ FILES = sorted((ROOT / "deploy").rglob("*.yaml"))
 KUBERNETES = "1.37"
 IMAGE = f"localhost/schedcache:{schedcache.__version__}"
 
-READ = {"get", "list", "watch"}
+READ = {"list", "watch"}
 READ_BY_PLUGINS = {
     "": ("namespaces", "services", "replicationcontrollers", "persistentvolumes", "persistentvolumeclaims"),
     "apps": ("replicasets", "statefulsets"),
@@ -25,7 +25,8 @@ READ_BY_PLUGINS = {
 }
 SCHEDULER_RIGHTS = {
     ("", "nodes"): READ,
-    ("", "pods"): READ,
+    # Where a bind had no clear answer, the pod is read.
+    ("", "pods"): READ | {"get"},
     **{(group, resource): READ for group, resources in READ_BY_PLUGINS.items() for resource in resources},
     ("", "pods/binding"): {"create"},
     ("", "pods/status"): {"patch"},
