@@ -4,7 +4,7 @@ The model reads only what scheduling needs of a stored object; what the API serv
 container ports and priority classes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -67,3 +67,25 @@ def check_manifest(obj: Mapping[str, Any]) -> None:
     metadata = obj.get("metadata") or {}
     if not (metadata.get("name") or (kind == "Pod" and metadata.get("generateName"))):
         raise MalformedObjectError(kind, "", "metadata.name", "is missing")
+    for field, amounts in _resource_lists(kind, obj):
+        for resource, amount in (amounts or {}).items():
+            if str(amount).startswith("-"):
+                # It would make room where there is none.
+                raise MalformedObjectError(
+                    kind, metadata.get("name") or "", f"{field}.{resource}", f"{amount} is negative"
+                )
+
+
+def _resource_lists(kind: str, obj: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
+    if kind == "Node":
+        status = obj.get("status") or {}
+        yield from ((f"status.{field}", status.get(field)) for field in ("allocatable", "capacity"))
+    elif kind == "Pod":
+        spec = obj.get("spec") or {}
+        yield "spec.overhead", spec.get("overhead")
+        holders = [("spec", spec)]
+        for group in ("containers", "initContainers"):
+            holders += [(f"spec.{group}[{i}]", container) for i, container in enumerate(spec.get(group) or ())]
+        for path, holder in holders:
+            resources = holder.get("resources") or {}
+            yield from ((f"{path}.resources.{which}", resources.get(which)) for which in ("requests", "limits"))

@@ -150,6 +150,15 @@ def test_replicas_of_several_pods_are_refused():
             "kind: Pod\nmetadata: {name: x}\nspec: {priorityClassName: 5}",
             "Pod x: spec.priorityClassName: expected `str",
         ),
+        (
+            "kind: Pod\nmetadata: {name: x}\nspec: {containers: [{resources: {requests: {cpu: -1}}}]}",
+            "Pod x: spec.containers[0].resources.requests.cpu: -1 is negative",
+        ),
+        ("kind: Pod\nmetadata: {name: x}\nspec: {overhead: {cpu: -1m}}", "Pod x: spec.overhead.cpu: -1m is negative"),
+        (
+            "kind: Node\nmetadata: {name: x}\nstatus: {capacity: {cpu: -4}}",
+            "Node x: status.capacity.cpu: -4 is negative",
+        ),
         ("kind: Pod\nmetadata: {namespace: x}", "Pod without name: metadata.name: is missing"),
         ("kind: Node\nstatus: {allocatable: {cpu: 1}}", "Node without name: metadata.name: is missing"),
         ("kind: Node\nmetadata: {name: x}\nstatus: hello", "Node x: status: expected `object"),
