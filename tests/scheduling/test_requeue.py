@@ -1,0 +1,72 @@
+"""A pod that changes while it is being tried: nothing of that is lost, and nothing of it spares the pod its backoff."""
+
+from schedcache.framework import Framework
+from schedcache.ports import ApiError
+from tests.scheduling.world import World, make_pod, settle
+
+
+def labelled(cpu):
+    return make_pod("x", "x", cpu=cpu, labels={"new": "label"}).shape
+
+
+async def test_bug_14_a_change_during_a_failing_attempt_is_in_the_queue_afterwards(monkeypatch):
+    """kubernetes/kubernetes#141645: the pod went back as it had been popped."""
+    async with World() as world:
+        world.add_node("n1")
+        schedule = Framework.schedule
+
+        def changed_meanwhile(self, pod, *rest):
+            world.api.change(pod.uid, shape=labelled("64"))
+            return schedule(self, pod, *rest)
+
+        monkeypatch.setattr(Framework, "schedule", changed_meanwhile)
+        world.api.create("a", cpu="64")
+        await settle()
+        (info,) = world.queue.unschedulable_pods()
+        assert info.pod.labels == {"new": "label"}
+        assert world.queue.in_flight() == []
+
+
+async def test_bug_14_a_change_during_a_failing_bind_does_not_shorten_the_backoff():
+    """kubernetes/kubernetes#141645."""
+    async with World() as world:
+        world.add_node("n1")
+
+        async def slow_and_refused(pod, node):
+            await world.clock.sleep(3)
+            raise ApiError("forbidden", status=403)
+
+        world.api.before_bind.append(slow_and_refused)
+        world.api.create("a")
+        await settle()
+        world.api.change("a", shape=labelled("100m"))
+        await world.clock.advance(3)
+        (info,) = world.queue.error_backoff_pods()
+        assert info.pod.labels == {"new": "label"}
+        over = world.queue.next_flush_at()
+        assert over is not None
+        await world.clock.advance(over - world.clock() - 0.01)
+        assert len(world.api.posts) == 1
+        await world.clock.advance(0.02)
+        assert world.api.node_of("a") == "n1"
+        world.check_at_rest()
+
+
+async def test_bug_14_a_pod_that_an_event_brings_back_during_its_attempt_is_taken_by_the_pop_that_waits(monkeypatch):
+    """kubernetes/kubernetes#139186: it was seen as still in flight, and dropped."""
+    async with World() as world:
+        world.add_node("n1", "1")
+        schedule = Framework.schedule
+
+        def room_comes_too_late(self, pod, *rest):
+            try:
+                return schedule(self, pod, *rest)
+            finally:
+                world.add_node(f"m{len(world.api.posts)}{world.api.version()}", "4")
+
+        monkeypatch.setattr(Framework, "schedule", room_comes_too_late)
+        world.api.create("a", cpu="2")
+        await settle()
+        assert world.api.node_of("a").startswith("m")
+        assert world.metrics.attempts == ["unschedulable", "scheduled"]
+        world.check_at_rest()
