@@ -80,14 +80,14 @@ class FailureHandler:
         state, pod = self._state, info.pod
         result = "unschedulable" if failure.reason == UNSCHEDULABLE else "error"
         state.metrics.schedule_attempt(pod.scheduler_name, result, state.clock() - started)
-        if result == "error":
-            _log.warning("scheduling failed; retrying", pod=pod.full_name, error=failure.message)
         newest = state.pods.held(pod)
         # The queue knows the attempt by the UID it was popped under, whatever has that name now
         # (kubernetes/kubernetes#138316).
         if newest is None or not self._still_waits(newest):
             state.queue.done(info.popped_uid)
             return
+        if result == "error":
+            _log.warning("scheduling failed; retrying", pod=pod.full_name, error=failure.message)
         info.pod = newest
         info.unschedulable_plugins = set(failure.unschedulable_plugins)
         info.pending_plugins = set(failure.pending_plugins)
