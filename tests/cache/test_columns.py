@@ -69,8 +69,16 @@ def test_amounts_beyond_64_bits_are_clamped():
     assert columns.allocatable[[1, y], 0].tolist() == [top] * 2
     assert columns.non_zero_requested[:, 0].tolist() == [top] * 2
     assert columns.allowed_pods[0] == top
-    cache.add_node(make_node("n2", allocatable={"memory": "-9999E"}))
-    assert updated(cache).columns.allocatable[1, 1] == -top
+    cache.add_node(make_node("n2", allocatable={"memory": "-9999E", "cpu": "-9E"}))
+    columns = updated(cache).columns
+    assert columns.allocatable[[0, 1], columns.row_of["n2"]].tolist() == [-top - 1, -top]
+
+
+def test_a_new_snapshot_shows_nothing():
+    snapshot = Snapshot()
+    assert (snapshot.columns.order.tolist(), snapshot.columns.order.dtype) == ([], np.intp)
+    assert (snapshot.num_nodes, snapshot.node_info_list, snapshot.have_pods_with_affinity_list) == (0, [], [])
+    assert snapshot.columns.changed_since(-1).tolist() == []
 
 
 def test_a_freed_row_is_used_again_and_keeps_nothing():

@@ -80,7 +80,9 @@ class TestExpiry:
         pod = make_pod("a", "n1")
         cache.assume_pod(pod)
         assert cache.expired_pods(clock.now + 1000) == []
+        assert cache.pod_states["uid-a"].binding_finished is False
         cache.finish_binding(pod)
+        assert cache.pod_states["uid-a"].binding_finished is True
         assert cache.expired_pods(clock.now + 30) == []
         assert cache.expired_pods(clock.now + 30.001) == [pod]
         assert cache.is_assumed_pod(pod), "asking changes nothing"
