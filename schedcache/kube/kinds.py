@@ -6,24 +6,7 @@ from typing import Any, Protocol
 import msgspec
 
 from schedcache.model import Node, Pod
-from schedcache.model.objects import (
-    ClusterObject,
-    Namespace,
-    PodDisruptionBudget,
-    ReplicaSet,
-    ReplicationController,
-    Service,
-    StatefulSet,
-)
-from schedcache.model.storage import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-)
+from schedcache.model.kinds import CLUSTER_OBJECTS
 
 STORAGE = "storage.k8s.io"
 
@@ -70,9 +53,29 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         return f"{obj.namespace}/{obj.name}" if self.namespaced else obj.name  # type: ignore[attr-defined]  # namespaced kinds have it
 
 
-def _kind(model: type[ClusterObject], plural: str, group: str = "") -> Kind:
+_SERVED = {
+    "Namespace": ("", "namespaces"),
+    "Service": ("", "services"),
+    "ReplicationController": ("", "replicationcontrollers"),
+    "ReplicaSet": ("apps", "replicasets"),
+    "StatefulSet": ("apps", "statefulsets"),
+    "PodDisruptionBudget": ("policy", "poddisruptionbudgets"),
+    "PersistentVolume": ("", "persistentvolumes"),
+    "PersistentVolumeClaim": ("", "persistentvolumeclaims"),
+    "StorageClass": (STORAGE, "storageclasses"),
+    "CSINode": (STORAGE, "csinodes"),
+    "CSIDriver": (STORAGE, "csidrivers"),
+    "CSIStorageCapacity": (STORAGE, "csistoragecapacities"),
+    "VolumeAttachment": (STORAGE, "volumeattachments"),
+}
+"""Group and plural of each kind beside Pod and Node."""
+
+
+def _kind(name: str) -> Kind:
+    model = CLUSTER_OBJECTS[name]
+    group, plural = _SERVED[name]
     return Kind(
-        name=model.__name__,
+        name=name,
         group=group,
         plural=plural,
         namespaced=model.namespaced,
@@ -93,19 +96,7 @@ KINDS: Mapping[str, Kind] = {
             field_selector="status.phase!=Succeeded,status.phase!=Failed",
         ),
         Kind(name="Node", plural="nodes", namespaced=False, from_json=Node.from_json, from_dict=Node.from_dict),
-        _kind(Namespace, "namespaces"),
-        _kind(Service, "services"),
-        _kind(ReplicationController, "replicationcontrollers"),
-        _kind(ReplicaSet, "replicasets", "apps"),
-        _kind(StatefulSet, "statefulsets", "apps"),
-        _kind(PodDisruptionBudget, "poddisruptionbudgets", "policy"),
-        _kind(PersistentVolume, "persistentvolumes"),
-        _kind(PersistentVolumeClaim, "persistentvolumeclaims"),
-        _kind(StorageClass, "storageclasses", STORAGE),
-        _kind(CSINode, "csinodes", STORAGE),
-        _kind(CSIDriver, "csidrivers", STORAGE),
-        _kind(CSIStorageCapacity, "csistoragecapacities", STORAGE),
-        _kind(VolumeAttachment, "volumeattachments", STORAGE),
+        *map(_kind, CLUSTER_OBJECTS),
     )
 }
 """By name. All are served in v1 of their group."""

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from schedcache.model.kinds import CLUSTER_OBJECTS
 from schedcache.model.pod_spec import DEFAULT_SCHEDULER_NAME
 from schedcache.model.quantity import QuantityError, parse_quantity
 from schedcache.model.resources import (
@@ -18,12 +19,11 @@ from schedcache.model.resources import (
     is_pod_level_resource,
     pod_requests,
 )
-from schedcache.simulation.cluster import KINDS
 from schedcache.simulation.manifest_checks import READ, check_manifest
 
 _NAMESPACE = uuid.UUID("6f0d5c38-3a5f-5a1b-9c57-0d6c3f3f7a11")
 _SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-_WITHOUT_NAMESPACE = {"Node", "PriorityClass"} | {name for name, kind in KINDS.items() if not kind.namespaced}
+_WITHOUT_NAMESPACE = {"Node", "PriorityClass"} | {name for name, kind in CLUSTER_OBJECTS.items() if not kind.namespaced}
 
 JSONObject = Mapping[str, Any]
 

@@ -5,44 +5,7 @@ from typing import Any
 
 from schedcache.cache import ClusterObjects, Snapshot
 from schedcache.model import MalformedObjectError, Node, Pod
-from schedcache.model.objects import (
-    ClusterObject,
-    Namespace,
-    PodDisruptionBudget,
-    ReplicaSet,
-    ReplicationController,
-    Service,
-    StatefulSet,
-)
-from schedcache.model.storage import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-)
-
-KINDS: Mapping[str, type[ClusterObject]] = {
-    kind.__name__: kind
-    for kind in (
-        CSIDriver,
-        CSINode,
-        CSIStorageCapacity,
-        Namespace,
-        PersistentVolume,
-        PersistentVolumeClaim,
-        PodDisruptionBudget,
-        ReplicaSet,
-        ReplicationController,
-        Service,
-        StatefulSet,
-        StorageClass,
-        VolumeAttachment,
-    )
-}
-"""Kinds beside Pod and Node that scheduling reads."""
+from schedcache.model.kinds import CLUSTER_OBJECTS
 
 
 class OfflineCluster:
@@ -75,8 +38,8 @@ class OfflineCluster:
             self.nodes[node.name] = node
         elif kind == "Pod":
             self.add_pod(read_pod(obj))
-        elif isinstance(kind, str) and kind in KINDS:
-            self.objects.add(kind, KINDS[kind].from_dict(obj))
+        elif isinstance(kind, str) and kind in CLUSTER_OBJECTS:
+            self.objects.add(kind, CLUSTER_OBJECTS[kind].from_dict(obj))
 
     def add_pod(self, pod: Pod) -> None:
         """A pod that is given again replaces what was given. Raises MalformedObjectError for another pod of the same UID."""

@@ -11,7 +11,7 @@ import msgspec
 
 from schedcache.model import MalformedObjectError, Node, wire
 from schedcache.model.decode import Reader
-from schedcache.simulation.cluster import KINDS
+from schedcache.model.kinds import CLUSTER_OBJECTS
 
 
 class _Resources(msgspec.Struct, gc=False):
@@ -53,7 +53,7 @@ _READERS: Mapping[str, Sequence[Callable[[Mapping[str, Any]], object]]] = {
     "Node": (Node.from_dict,),
     "Pod": (Reader("Pod", wire.PodWire).convert, Reader("Pod", _PodManifest).convert),
     "PriorityClass": (Reader("PriorityClass", _PriorityClass).convert,),
-    **{name: (kind.from_dict,) for name, kind in KINDS.items()},
+    **{name: (kind.from_dict,) for name, kind in CLUSTER_OBJECTS.items()},
 }
 READ = frozenset(_READERS)
 """The kinds that an answer may depend on."""
