@@ -1,5 +1,5 @@
 """The command `schedcache`: the one place where everything is wired together."""
 
-from schedcache.cli.main import main
+from schedcache.cli.entry import main
 
 __all__ = ["main"]

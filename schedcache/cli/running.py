@@ -16,9 +16,11 @@ from schedcache.cli.errors import UsageError
 from schedcache.cli.program import Program, assembled
 from schedcache.cli.serving import serve
 from schedcache.cli.settings import Settings
+from schedcache.cli.signals import STOP_SIGNALS, end_at_once
 from schedcache.framework import PluginSetError, RegistryError
 from schedcache.kube.credentials import CredentialError
 from schedcache.kube.kinds import KINDS
+from schedcache.kube.threads import DaemonThreads
 from schedcache.server.dump import dump_route
 from schedcache.server.health import Health
 
@@ -40,11 +42,14 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _run(options: argparse.Namespace, settings: Settings) -> int:
-    stop = stop_signals()
+    asyncio.get_running_loop().set_default_executor(DaemonThreads())
     try:
-        async with assembled(settings) as program, _served(options, program):
-            _log.info("starting", version=__version__, observe=settings.observe, event_source=settings.event_source)
-            return await run_until(program, stop)
+        async with assembled(settings) as program:
+            # Until here a signal ends the process at once: credentials may come from a plugin that takes its time.
+            stop = stop_signals()
+            async with _served(options, program):
+                _log.info("starting", version=__version__, observe=settings.observe, event_source=settings.event_source)
+                return await run_until(program, stop)
     except ExceptionGroup as errors:
         usage, others = errors.split(UsageError)
         if usage is not None and others is None:
@@ -53,11 +58,19 @@ async def _run(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def stop_signals() -> asyncio.Event:
-    """Set at SIGTERM and SIGINT."""
+    """Set at the first SIGTERM or SIGINT. A second one ends the process at once, whatever it waits for."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+
+    def asked() -> None:
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)
+            # Not by way of the loop, which may be what hangs.
+            signal.signal(number, end_at_once)
+        stop.set()
+
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, asked)
     return stop
 
 
@@ -68,7 +81,7 @@ async def run_until(program: Program, stop: asyncio.Event) -> int:
     await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
     asked = stop.is_set()
     if asked:
-        _log.info("stopping")
+        _log.info("stopping; a second signal ends it at once")
     stopped.cancel()
     running.cancel()
     (error, _) = await asyncio.gather(running, stopped, return_exceptions=True)

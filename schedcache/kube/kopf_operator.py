@@ -18,6 +18,7 @@ import structlog
 from schedcache.kube.credentials import CredentialError, Credentials
 from schedcache.kube.kinds import Kind
 from schedcache.kube.lister import PAGE_LIMIT
+from schedcache.kube.threads import DaemonThreads
 from schedcache.kube.transport import USER_AGENT
 
 LOGIN_MINUTES = 10
@@ -244,6 +245,7 @@ class _Run:
 
     async def _main(self) -> None:
         self._kopf_loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._kopf_loop.set_default_executor(DaemonThreads())
         self._main_task = asyncio.current_task()
         self._started.set()
         await self._operate(self._stop)

@@ -11,8 +11,8 @@ import pytest
 
 from schedcache import __version__
 from schedcache.cli import main
+from schedcache.cli.commands import make_parser
 from schedcache.cli.errors import UsageError
-from schedcache.cli.main import make_parser
 from schedcache.cli.settings import configuration_of, settings_of
 
 TWO_PROFILES = """

@@ -1,6 +1,7 @@
 """The command line: which commands there are, and what their exit status means.
 
-0: done, or stopped as asked. 1: it failed, or the answer is no. 2: bad input, with what was expected.
+0: done, or stopped as asked. 1: it failed, or the answer is no. 2: bad input, with what was expected. 128 + n: ended by
+signal n, with nothing under way or without waiting for it.
 """
 
 import argparse
@@ -48,7 +49,7 @@ def _print_version(_options: argparse.Namespace) -> int:
     return 0
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def run_command(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status."""
     parser = make_parser()
     options, rest = parser.parse_known_args(arguments)
@@ -59,5 +60,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(f"schedcache {options.command}: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        return 130
