@@ -63,12 +63,23 @@ class FilterOutcome:
         return ids, table
 
 
+class _Group:
+    """Neighbouring row-local plugins, or a single one that is not; `asked`: how often."""
+
+    __slots__ = ("asked", "local", "plugins")
+
+    def __init__(self, plugins: tuple[FilterPlugin, ...]) -> None:
+        self.plugins = plugins
+        self.local = _is_local(plugins[0])
+        self.asked = 0
+
+
 class FilterChain:
     """The filters of a profile, in order."""
 
     def __init__(self, plugins: Sequence[FilterPlugin]) -> None:
         self.plugins = tuple(plugins)
-        self._groups: dict[frozenset[str], list[tuple[FilterPlugin, ...]]] = {}
+        self._groups: dict[frozenset[str], list[_Group]] = {}
 
     def run(self, state: CycleState, pod: Pod, view: RowView, kept: KeptResults | None = None) -> FilterOutcome:
         """Filter the rows of the view. `kept` holds row-local results; leave it out when the view has pods added or removed.
@@ -80,10 +91,11 @@ class FilterChain:
         for group in self._active(state):
             if positions is not None and not len(positions):
                 break
-            if kept is not None and _is_local(group[0]):
-                positions = self._run_kept(group, state, pod, view, positions, steps, kept)
+            group.asked += 1
+            if kept is not None and group.local:
+                positions = self._run_kept(group.plugins, state, pod, view, positions, steps, kept)
                 continue
-            for plugin in group:
+            for plugin in group.plugins:
                 positions = self._run_one(plugin, state, pod, view, positions, steps)
         feasible = np.arange(len(view)) if positions is None else positions
         faulty = any(step.faulty for step in steps)
@@ -95,16 +107,26 @@ class FilterChain:
         """What every filter says of every row, whatever the others say. Raises PluginError."""
         found: list[tuple[FilterPlugin, Verdicts]] = []
         for group in self._active(state):
-            if kept is not None and _is_local(group[0]):
-                results = kept.filters(group, state, pod, view.snapshot)
+            if kept is not None and group.local:
+                results = kept.filters(group.plugins, state, pod, view.snapshot)
                 found += [
-                    (plugin, Verdicts(results.codes[i][view.rows], results.tables[i])) for i, plugin in enumerate(group)
+                    (plugin, Verdicts(results.codes[i][view.rows], results.tables[i]))
+                    for i, plugin in enumerate(group.plugins)
                 ]
             else:
-                found += [(plugin, call_filter(plugin, state, pod, view)) for plugin in group]
+                found += [(plugin, call_filter(plugin, state, pod, view)) for plugin in group.plugins]
         return found
 
-    def _active(self, state: CycleState) -> list[tuple[FilterPlugin, ...]]:
+    def evaluations(self) -> dict[str, int]:
+        """Plugin -> how often `run` asked it about nodes, many at a time, or its kept answers."""
+        counts = {plugin.name: 0 for plugin in self.plugins}
+        for groups in self._groups.values():
+            for group in groups:
+                for plugin in group.plugins:
+                    counts[plugin.name] += group.asked
+        return counts
+
+    def _active(self, state: CycleState) -> list[_Group]:
         """The plugins that are not skipped, neighbouring row-local ones together."""
         skipped = frozenset(state.skip_filter)
         groups = self._groups.get(skipped)
@@ -117,7 +139,7 @@ class FilterChain:
                     found[-1].append(plugin)
                 else:
                     found.append([plugin])
-            groups = self._groups[skipped] = [tuple(group) for group in found]
+            groups = self._groups[skipped] = [_Group(tuple(group)) for group in found]
         return groups
 
     @staticmethod

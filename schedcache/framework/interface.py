@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_c
 import numpy as np
 import numpy.typing as npt
 
+from schedcache.framework.plugin_timer import PluginTimer
 from schedcache.framework.status import Status
 from schedcache.model import Pod
 from schedcache.queue.heap import SortKey
@@ -40,15 +41,16 @@ class CycleState(dict[Any, Any]):
     """What plugins keep from one extension point to the next of one attempt; keys are the plugins' own.
 
     `skip_filter` and `skip_score` hold the names of plugins that answered Skip in PreFilter or PreScore. A plugin without
-    PreScore may put itself into `skip_score` in PreFilter.
+    PreScore may put itself into `skip_score` in PreFilter. `timer` is there in the attempts whose plugins are timed.
     """
 
-    __slots__ = ("skip_filter", "skip_score")
+    __slots__ = ("skip_filter", "skip_score", "timer")
 
-    def __init__(self) -> None:
+    def __init__(self, timer: PluginTimer | None = None) -> None:
         super().__init__()
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
+        self.timer = timer
 
 
 class Plugin(Protocol):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from schedcache.framework.interface import CycleState
-from schedcache.framework.plugin_calls import checked_status, failed, rejection
+from schedcache.framework.plugin_calls import call, call_async, checked_status, failed, rejection
 from schedcache.framework.status import SKIP, Code, Status
 from schedcache.framework.waiting_pods import WaitingPods
 from schedcache.model import Pod
@@ -28,7 +28,7 @@ class Lifecycle:
         """Stops at the first plugin that refuses; the caller then runs `run_unreserve`."""
         for plugin in self._plugins["reserve"]:
             try:
-                status = rejection(checked_status(plugin.reserve(state, pod, node_name)))
+                status = rejection(checked_status(call(plugin, "reserve", state, pod, node_name)))
             except Exception as error:  # noqa: BLE001  plugins are foreign code; the fault becomes the attempt's outcome
                 return _error(pod, plugin.name, "reserve", error)
             if status is not None:
@@ -40,7 +40,7 @@ class Lifecycle:
         fault: Status | None = None
         for plugin in reversed(self._plugins["reserve"]):
             try:
-                plugin.unreserve(state, pod, node_name)
+                call(plugin, "unreserve", state, pod, node_name)
             except Exception as error:  # noqa: BLE001  one plugin's fault must not keep the others' reservations
                 fault = fault or _error(pod, plugin.name, "reserve", error)
         return fault
@@ -50,7 +50,7 @@ class Lifecycle:
         waits: dict[str, float] = {}
         for plugin in self._plugins["permit"]:
             try:
-                answer, wait = plugin.permit(state, pod, node_name)
+                answer, wait = call(plugin, "permit", state, pod, node_name)
                 status = rejection(checked_status(answer))
             except Exception as error:  # noqa: BLE001  as in run_reserve
                 return _error(pod, plugin.name, "permit", error)
@@ -72,7 +72,7 @@ class Lifecycle:
         """One plugin after the other, up to the first that does not succeed."""
         for plugin in self._plugins["pre_bind"]:
             try:
-                status = rejection(checked_status(await plugin.pre_bind(state, pod, node_name)))
+                status = rejection(checked_status(await call_async(plugin, "pre_bind", state, pod, node_name)))
             except ApiError:
                 raise
             except Exception as error:  # noqa: BLE001  as in run_reserve
@@ -85,7 +85,7 @@ class Lifecycle:
         """The first plugin that does not answer Skip decides; SKIP when all do. Raises ApiError of schedcache.ports."""
         for plugin in self._plugins["bind"]:
             try:
-                status = rejection(checked_status(await plugin.bind(state, pod, node_name)))
+                status = rejection(checked_status(await call_async(plugin, "bind", state, pod, node_name)))
             except ApiError:
                 raise
             except Exception as error:  # noqa: BLE001  as in run_reserve
@@ -101,7 +101,7 @@ class Lifecycle:
         fault: Status | None = None
         for plugin in self._plugins["post_bind"]:
             try:
-                plugin.post_bind(state, pod, node_name)
+                call(plugin, "post_bind", state, pod, node_name)
             except Exception as error:  # noqa: BLE001  one plugin's fault must not silence the others
                 fault = fault or _error(pod, plugin.name, "post_bind", error)
         return fault

@@ -29,20 +29,26 @@ def failure_text(plugin: str, point: str, error: object) -> str:
             return f'running Score plugins: plugin "{plugin}" failed with: {error}'
         case "normalize_score":
             return f'running Normalize on Score plugins: plugin "{plugin}" failed with: {error}'
-    return f'running {_POINT_NAMES[point]} plugin "{plugin}": {error}'
+    return f'running {POINT_NAMES[point]} plugin "{plugin}": {error}'
 
 
-_POINT_NAMES = {
+POINT_NAMES = {
     "pre_enqueue": "PreEnqueue",
     "pre_filter": "PreFilter",
+    "filter": "Filter",
     "post_filter": "PostFilter",
     "pre_score": "PreScore",
+    "score": "Score",
+    "normalize_score": "ScoreExtensionNormalize",
     "reserve": "Reserve",
+    "unreserve": "Unreserve",
     "permit": "Permit",
     "pre_bind": "PreBind",
     "bind": "Bind",
     "post_bind": "PostBind",
 }
+"""Method of a plugin -> the extension point as kube-scheduler's metrics have it."""
+_WITH_PAIRS = frozenset({"permit", "post_filter"})
 
 
 def status_error(pod: Pod, plugin: str, point: str, status: Status) -> PluginError:
@@ -50,10 +56,42 @@ def status_error(pod: Pod, plugin: str, point: str, status: Status) -> PluginErr
     return failed(pod, plugin, point, status.message)
 
 
+def call(plugin: Any, point: str, state: CycleState, *arguments: object) -> Any:
+    """What the plugin answers at a point, taken as it is; timed where the attempt is sampled."""
+    method = getattr(plugin, point)
+    if state.timer is None:
+        return method(state, *arguments)
+    label_of = _pair_label if point in _WITH_PAIRS else answer_label
+    return state.timer.call(plugin.name, POINT_NAMES[point], label_of, method, state, *arguments)
+
+
+async def call_async(plugin: Any, point: str, state: CycleState, *arguments: object) -> Any:
+    """As `call`, for the points that are awaited."""
+    method = getattr(plugin, point)
+    if state.timer is None:
+        return await method(state, *arguments)
+    return await state.timer.call_async(plugin.name, POINT_NAMES[point], answer_label, method, state, *arguments)
+
+
+def answer_label(answer: object) -> str:
+    """The status code's name of what a plugin answered, alone or beside something else; of an answer that is none, Error."""
+    parts = answer if isinstance(answer, tuple) else (answer,)
+    status = next((part for part in parts if isinstance(part, Status)), None)
+    if status is not None:
+        return status.code.label
+    return (Code.SUCCESS if answer is None or isinstance(answer, tuple) else Code.ERROR).label
+
+
+def _pair_label(answer: object) -> str:
+    return answer_label(answer) if isinstance(answer, tuple) else Code.ERROR.label
+
+
 def call_filter(plugin: FilterPlugin, state: CycleState, pod: Pod, view: RowView) -> Verdicts:
     """Raises PluginError."""
     try:
-        return _checked_verdicts(plugin.filter(state, pod, view), len(view))
+        if state.timer is None:
+            return _filtered(plugin, state, pod, view)
+        return state.timer.call(plugin.name, "Filter", _verdicts_label, _filtered, plugin, state, pod, view)
     except Exception as error:
         raise failed(pod, plugin.name, "filter", error) from error
 
@@ -61,7 +99,9 @@ def call_filter(plugin: FilterPlugin, state: CycleState, pod: Pod, view: RowView
 def call_score(plugin: ScorePlugin, state: CycleState, pod: Pod, view: RowView) -> Scores:
     """Raises PluginError."""
     try:
-        return _checked_scores(plugin.score(state, pod, view), len(view))
+        if state.timer is None:
+            return _checked_scores(plugin.score(state, pod, view), len(view))
+        return state.timer.call(plugin.name, "Score", _success, _scored, plugin, state, pod, view)
     except Exception as error:
         raise failed(pod, plugin.name, "score", error) from error
 
@@ -69,7 +109,10 @@ def call_score(plugin: ScorePlugin, state: CycleState, pod: Pod, view: RowView) 
 def call_normalize_score(plugin: Any, state: CycleState, pod: Pod, scores: Scores) -> Scores:
     """Raises PluginError."""
     try:
-        return _checked_scores(plugin.normalize_score(state, pod, scores), len(scores))
+        if state.timer is None:
+            return _checked_scores(plugin.normalize_score(state, pod, scores), len(scores))
+        point = POINT_NAMES["normalize_score"]
+        return state.timer.call(plugin.name, point, _success, _normalized, plugin, state, pod, scores)
     except Exception as error:
         raise failed(pod, plugin.name, "normalize_score", error) from error
 
@@ -86,13 +129,34 @@ def rejection(status: Status | None) -> Status | None:
     return None if status is None or status.code is Code.SUCCESS else status
 
 
-def _checked_verdicts(verdicts: Verdicts, size: int) -> Verdicts:
-    codes, table = verdicts
+def _filtered(plugin: FilterPlugin, state: CycleState, pod: Pod, view: RowView) -> Verdicts:
+    codes, table = verdicts = plugin.filter(state, pod, view)
+    size = len(view)
     if len(codes) != size:
         raise ValueError(f"answered for {len(codes)} rows, expected one verdict for each of {size}")
     if len(table) > 1 and not 0 <= codes.min(initial=0) <= codes.max(initial=0) < len(table):
         raise ValueError(f"answered with codes {codes.min()} to {codes.max()} for a table of {len(table)} statuses")
     return verdicts
+
+
+def _verdicts_label(verdicts: Verdicts) -> str:
+    """One for all rows, as for the extension point: Success where some row passes."""
+    codes, table = verdicts
+    if any(status is not None and not status.rejected for status in table):
+        return Code.ERROR.label
+    return (Code.SUCCESS if np.count_nonzero(codes) < len(codes) else Code.UNSCHEDULABLE).label
+
+
+def _scored(plugin: ScorePlugin, state: CycleState, pod: Pod, view: RowView) -> Scores:
+    return _checked_scores(plugin.score(state, pod, view), len(view))
+
+
+def _normalized(plugin: Any, state: CycleState, pod: Pod, scores: Scores) -> Scores:
+    return _checked_scores(plugin.normalize_score(state, pod, scores), len(scores))
+
+
+def _success(_scores: Scores) -> str:
+    return Code.SUCCESS.label
 
 
 def _checked_scores(scores: object, size: int) -> Scores:

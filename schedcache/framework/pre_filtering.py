@@ -1,11 +1,12 @@
 """PreFilter: once for each attempt, before any node is looked at (kube-scheduler's RunPreFilterPlugins)."""
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from schedcache.framework.interface import CycleState, PreFilterPlugin, PreFilterResult
-from schedcache.framework.plugin_calls import checked_status, failed, status_error
-from schedcache.framework.status import Code, Status, unresolvable
+from schedcache.framework.plugin_calls import call, checked_status, failed, status_error
+from schedcache.framework.status import SKIP, Code, Status, unresolvable
 from schedcache.model import Pod
 
 if TYPE_CHECKING:
@@ -33,9 +34,13 @@ ALL_NODES = PreFilterOutcome()
 
 
 def run_pre_filter(
-    plugins: Sequence[PreFilterPlugin], state: CycleState, pod: Pod, snapshot: "Snapshot"
+    plugins: Sequence[PreFilterPlugin],
+    state: CycleState,
+    pod: Pod,
+    snapshot: "Snapshot",
+    evaluations: MutableMapping[str, int],
 ) -> PreFilterOutcome:
-    """All plugins in order. Raises PluginError.
+    """All plugins in order; `evaluations` counts those that answered, and not Skip. Raises PluginError.
 
     One that finds the pod unresolvable ends it at once. After one that finds it unschedulable the others still run, since
     preemption will need what they prepare; the last such status counts.
@@ -44,12 +49,11 @@ def run_pre_filter(
     names: frozenset[str] | None = None
     narrowed_by: set[str] = set()
     for plugin in plugins:
-        try:
-            answer = plugin.pre_filter(state, pod, snapshot)
-            if not isinstance(answer, PreFilterResult):
-                answer = checked_status(answer)
-        except Exception as error:
-            raise failed(pod, plugin.name, "pre_filter", error) from error
+        answer = _ask(plugin, state, pod, snapshot)
+        if answer is SKIP:
+            state.skip_filter.add(plugin.name)
+            continue
+        evaluations[plugin.name] += 1
         if answer is None:
             continue
         if isinstance(answer, PreFilterResult):
@@ -57,8 +61,6 @@ def run_pre_filter(
             names = answer.node_names if names is None else names & answer.node_names
             if not names:
                 return PreFilterOutcome(_nowhere(sorted(narrowed_by)), names, tuple(sorted(narrowed_by)))
-        elif answer.code is Code.SKIP:
-            state.skip_filter.add(plugin.name)
         elif answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return PreFilterOutcome(Status(answer.code, answer.reasons, plugin.name))
         elif answer.code is Code.UNSCHEDULABLE:
@@ -68,6 +70,19 @@ def run_pre_filter(
     if rejected is None and names is None:
         return ALL_NODES
     return PreFilterOutcome(rejected, names, tuple(sorted(narrowed_by)))
+
+
+def _ask(plugin: PreFilterPlugin, state: CycleState, pod: Pod, snapshot: "Snapshot") -> PreFilterResult | Status | None:
+    """SKIP itself for whatever Skip the plugin answers. Raises PluginError."""
+    try:
+        ask = plugin.pre_filter if state.timer is None else partial(call, plugin, "pre_filter")
+        answer = ask(state, pod, snapshot)
+        if answer is None or answer is SKIP or isinstance(answer, PreFilterResult):
+            return answer
+        status = checked_status(answer)
+    except Exception as error:
+        raise failed(pod, plugin.name, "pre_filter", error) from error
+    return SKIP if status is not None and status.code is Code.SKIP else status
 
 
 def _nowhere(narrowed_by: Sequence[str]) -> Status:

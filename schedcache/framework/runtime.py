@@ -21,8 +21,9 @@ from schedcache.framework.interface import CycleState, FilterPlugin, PreEnqueueP
 from schedcache.framework.kept import KeptBySpec, KeptResults
 from schedcache.framework.lifecycle import Lifecycle
 from schedcache.framework.per_node import PerNodeFilter, PerNodeScore
-from schedcache.framework.plugin_calls import checked_status, failed, rejection
+from schedcache.framework.plugin_calls import POINT_NAMES, answer_label, call, checked_status, failed, rejection
 from schedcache.framework.plugin_sets import PluginSetError, enabled_names, expand, score_weights
+from schedcache.framework.plugin_timer import PluginTimer
 from schedcache.framework.pre_filtering import PreFilterOutcome, run_pre_filter
 from schedcache.framework.registry import Registry
 from schedcache.framework.row_view import Rows, RowView
@@ -114,6 +115,7 @@ class Framework(Lifecycle):
         scoring = [_columnar(p, PerNodeScore) for p in points["score"]]
         self._scores = ScoreChain(points["pre_score"], scoring, weights)
         self._kept = KeptBySpec()
+        self._pre_filter_evaluations = dict.fromkeys((plugin.name for plugin in points["pre_filter"]), 0)
 
     def _make(self, sets: Plugins, profile: KubeSchedulerProfile, registry: Registry) -> dict[str, Any]:
         args = {config.name: config.args for config in profile.plugin_config or ()}
@@ -150,7 +152,15 @@ class Framework(Lifecycle):
 
     def pre_enqueue_plugins(self) -> list[tuple[str, Callable[[Pod], bool]]]:
         """Plugin name and whether it holds a pod back."""
-        return [(plugin.name, partial(_holds, plugin)) for plugin in self.points["pre_enqueue"]]
+        return [(plugin.name, partial(self._holds, plugin)) for plugin in self.points["pre_enqueue"]]
+
+    def _holds(self, plugin: PreEnqueuePlugin, pod: Pod) -> bool:
+        timer = self.sample()
+        if timer is None:
+            answer = plugin.pre_enqueue(pod)
+        else:
+            answer = timer.call(plugin.name, POINT_NAMES["pre_enqueue"], answer_label, plugin.pre_enqueue, pod)
+        return rejection(checked_status(answer)) is not None
 
     def queueing_hints(self) -> list[HintRegistration]:
         """What may help a pod that a plugin rejected; a plugin that registers nothing hopes for any event."""
@@ -175,6 +185,24 @@ class Framework(Lifecycle):
             return "pod belongs to a scheduling group, and this scheduler places pods one by one"
         return ""
 
+    # ---- what is measured
+
+    def sample(self) -> PluginTimer | None:
+        """Asked for each attempt: what its plugins are timed with, None where they are not."""
+        return None
+
+    def evaluations(self) -> Mapping[str, Mapping[str, int]]:
+        """Extension point (PreFilter, Filter, PreScore, Score) -> plugin -> how often it was asked and did not skip.
+
+        Filter and Score count a look at many nodes once.
+        """
+        return {
+            POINT_NAMES["pre_filter"]: self._pre_filter_evaluations,
+            POINT_NAMES["filter"]: self._filters.evaluations(),
+            POINT_NAMES["pre_score"]: self._scores.pre_evaluations,
+            POINT_NAMES["score"]: self._scores.evaluations(),
+        }
+
     # ---- one attempt
 
     def schedule(self, pod: Pod, snapshot: "Snapshot", nominated: Nominated, rng: random.Random) -> ScheduleResult:
@@ -184,7 +212,7 @@ class Framework(Lifecycle):
         """
         if not snapshot.num_nodes:
             raise NoNodesError(pod, snapshot)
-        state = CycleState()
+        state = CycleState(self.sample())
         pre_filter = self.run_pre_filter(state, pod, snapshot)
         if pre_filter.status is not None:
             raise FitError(pod, self.diagnose(snapshot, pre_filter), state)
@@ -206,7 +234,7 @@ class Framework(Lifecycle):
 
     def run_pre_filter(self, state: CycleState, pod: Pod, snapshot: "Snapshot") -> PreFilterOutcome:
         """Raises PluginError."""
-        return run_pre_filter(self.points["pre_filter"], state, pod, snapshot)
+        return run_pre_filter(self.points["pre_filter"], state, pod, snapshot, self._pre_filter_evaluations)
 
     @staticmethod
     def candidates(snapshot: "Snapshot", pre_filter: PreFilterOutcome) -> RowView:
@@ -235,6 +263,18 @@ class Framework(Lifecycle):
 
     def run_scores(self, state: CycleState, pod: Pod, view: RowView, kept: KeptResults | None = None) -> ScoreTable:
         """PreScore and Score for the rows of the view, all of them feasible. Raises PluginError."""
+        if not self._scores.plugins:
+            # kube-scheduler's prioritizeNodes: without any score plugin all nodes are worth 1.
+            return ScoreTable(view, np.ones(len(view), np.int64), dict)
+        self.run_pre_score(state, pod, view)
+        return self.run_score(state, pod, view, kept)
+
+    def run_pre_score(self, state: CycleState, pod: Pod, view: RowView) -> None:
+        """PreScore alone. Raises PluginError."""
+        self._scores.run_pre_score(state, pod, view)
+
+    def run_score(self, state: CycleState, pod: Pod, view: RowView, kept: KeptResults | None = None) -> ScoreTable:
+        """Score alone, after PreScore. Raises PluginError."""
         return self._scores.run(state, pod, view, kept)
 
     def run_each_filter(self, state: CycleState, pod: Pod, snapshot: "Snapshot") -> list[tuple[FilterPlugin, Verdicts]]:
@@ -274,7 +314,7 @@ class Framework(Lifecycle):
         first = ""
         for plugin in self.points["post_filter"]:
             try:
-                found, status = plugin.post_filter(state, pod, snapshot, rejected)
+                found, status = call(plugin, "post_filter", state, pod, snapshot, rejected)
             except Exception as error:  # noqa: BLE001  plugins are foreign code; the fault becomes the outcome
                 text = str(failed(pod, plugin.name, "post_filter", error))
                 return None, Status(Code.ERROR, (text,), plugin.name)
@@ -341,10 +381,6 @@ def _without(sets: Plugins, names: frozenset[str]) -> Plugins:
         return replace(found, enabled=[p for p in found.enabled or () if p.name not in names])
 
     return Plugins(**{point: kept(getattr(sets, point)) for point in POINTS})
-
-
-def _holds(plugin: PreEnqueuePlugin, pod: Pod) -> bool:
-    return rejection(checked_status(plugin.pre_enqueue(pod))) is not None
 
 
 def _columnar(plugin: Any, adapter: Callable[[Any], Any]) -> Any:

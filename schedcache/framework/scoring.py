@@ -1,6 +1,7 @@
 """Scoring the feasible rows: PreScore, Score, NormalizeScore, weights, totals."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from schedcache.framework.interface import (
 )
 from schedcache.framework.kept import KeptResults, KeptScores
 from schedcache.framework.plugin_calls import (
+    call,
     call_normalize_score,
     call_score,
     checked_status,
@@ -44,6 +46,18 @@ class ScoreTable:
         return self._by_plugin()
 
 
+class _Active:
+    """Score plugins that are not skipped: row-local ones, whose scores are kept, and the others; `asked`: how often."""
+
+    __slots__ = ("asked", "local", "other", "plugins")
+
+    def __init__(self, plugins: tuple[ScorePlugin, ...]) -> None:
+        self.plugins = plugins
+        self.local = tuple(p for p in plugins if _is_local(p))
+        self.other = tuple(p for p in plugins if not _is_local(p))
+        self.asked = 0
+
+
 class ScoreChain:
     """The score plugins of a profile with their weights."""
 
@@ -53,15 +67,15 @@ class ScoreChain:
         self.pre_score = tuple(pre_score)
         self.plugins = tuple(plugins)
         self.weights = weights
-        self._split: dict[frozenset[str], tuple[tuple[ScorePlugin, ...], tuple[ScorePlugin, ...]]] = {}
+        self.pre_evaluations = dict.fromkeys((plugin.name for plugin in pre_score), 0)
+        """Plugin -> how often it was asked at PreScore and did not answer Skip."""
+        self._by_skipped: dict[frozenset[str], _Active] = {}
 
     def run(self, state: CycleState, pod: Pod, view: RowView, kept: KeptResults | None = None) -> ScoreTable:
-        """Score the rows of the view. Raises PluginError."""
-        if not self.plugins:
-            # kube-scheduler's prioritizeNodes: without any score plugin all nodes are worth 1.
-            return ScoreTable(view, np.ones(len(view), np.int64), dict)
-        self._run_pre_score(state, pod, view)
-        local, other = self._active(state, use_kept=kept is not None)
+        """Score the rows of the view, after `run_pre_score`. Raises PluginError."""
+        active = self._active(state)
+        active.asked += 1
+        local, other = (active.local, active.other) if kept is not None else ((), active.plugins)
         total = np.zeros(len(view), np.int64)
         done: dict[str, Scores] = {}
         results: KeptScores | None = None
@@ -75,29 +89,36 @@ class ScoreChain:
             total += self._finish(plugin, call_score(plugin, state, pod, view), state, pod, done)
         return ScoreTable(view, total, lambda: self._by_plugin(view, done, results))
 
-    def _run_pre_score(self, state: CycleState, pod: Pod, view: RowView) -> None:
+    def run_pre_score(self, state: CycleState, pod: Pod, view: RowView) -> None:
+        """Let the plugins prepare for these rows, all of them feasible. Raises PluginError."""
         for plugin in self.pre_score:
             try:
-                status = rejection(checked_status(plugin.pre_score(state, pod, view)))
+                ask = plugin.pre_score if state.timer is None else partial(call, plugin, "pre_score")
+                status = rejection(checked_status(ask(state, pod, view)))
             except Exception as error:
                 raise failed(pod, plugin.name, "pre_score", error) from error
-            if status is None:
+            if status is not None and status.code is Code.SKIP:
+                state.skip_score.add(plugin.name)
                 continue
-            if status.code is not Code.SKIP:
+            self.pre_evaluations[plugin.name] += 1
+            if status is not None:
                 raise status_error(pod, plugin.name, "pre_score", status)
-            state.skip_score.add(plugin.name)
 
-    def _active(self, state: CycleState, *, use_kept: bool) -> tuple[tuple[ScorePlugin, ...], tuple[ScorePlugin, ...]]:
-        """The plugins that are not skipped: row-local ones, whose scores are kept, and the others."""
+    def evaluations(self) -> dict[str, int]:
+        """Plugin -> how often its scores were asked for, those of all rows at once, kept ones included."""
+        counts = {plugin.name: 0 for plugin in self.plugins}
+        for active in self._by_skipped.values():
+            for plugin in active.plugins:
+                counts[plugin.name] += active.asked
+        return counts
+
+    def _active(self, state: CycleState) -> _Active:
+        """The plugins that are not skipped."""
         skipped = frozenset(state.skip_score)
-        if not use_kept:
-            return (), tuple(p for p in self.plugins if p.name not in skipped)
-        split = self._split.get(skipped)
-        if split is None:
-            active = [p for p in self.plugins if p.name not in skipped]
-            local = tuple(p for p in active if _is_local(p))
-            split = self._split[skipped] = local, tuple(p for p in active if not _is_local(p))
-        return split
+        active = self._by_skipped.get(skipped)
+        if active is None:
+            active = self._by_skipped[skipped] = _Active(tuple(p for p in self.plugins if p.name not in skipped))
+        return active
 
     def _finish(self, plugin: ScorePlugin, raw: Scores, state: CycleState, pod: Pod, done: dict[str, Scores]) -> Scores:
         if hasattr(plugin, "normalize_score"):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 _MOST_ATTEMPTS_TOLD = 15
 
@@ -16,7 +16,7 @@ def exponential_buckets(start: float, factor: float, count: int) -> Sequence[flo
 _ATTEMPT_SECONDS = exponential_buckets(0.001, 2, 15)
 _SLI_SECONDS = exponential_buckets(0.01, 2, 20)
 _EVENT_SECONDS = exponential_buckets(0.0001, 2, 12)
-_HINT_SECONDS = exponential_buckets(0.00001, 1.5, 20)
+_PLUGIN_SECONDS = exponential_buckets(0.00001, 1.5, 20)
 
 
 class PrometheusMetrics:
@@ -28,6 +28,7 @@ class PrometheusMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
+        ProcessCollector(registry=registry)
         attempts = self._counter("schedule_attempts", "Attempts to schedule a pod, by result.", "result", "profile")
         seconds = self._histogram(
             "scheduling_attempt_duration_seconds",
@@ -50,6 +51,15 @@ class PrometheusMetrics:
             "profile",
         )
         self._points = cache(lambda point, status, profile: points.labels(point, status, profile).observe)
+        plugins = self._histogram(
+            "plugin_execution_duration_seconds",
+            "Time of one plugin at an extension point, in a tenth of the attempts.",
+            _PLUGIN_SECONDS,
+            "plugin",
+            "extension_point",
+            "status",
+        )
+        self._plugins = cache(lambda plugin, point, status: plugins.labels(plugin, point, status).observe)
         sli = self._histogram(
             "pod_scheduling_sli_duration_seconds",
             "Time from a pod's first attempt to its binding, by the number of attempts.",
@@ -79,7 +89,7 @@ class PrometheusMetrics:
         hints = self._histogram(
             "queueing_hint_execution_duration_seconds",
             "Time of a queueing hint, by its answer.",
-            _HINT_SECONDS,
+            _PLUGIN_SECONDS,
             "plugin",
             "event",
             "hint",
@@ -103,6 +113,9 @@ class PrometheusMetrics:
 
     def extension_point(self, point: str, status: str, profile: str, seconds: float) -> None:
         self._points(point, status, profile)(seconds)
+
+    def plugin_execution(self, plugin: str, point: str, status: str, seconds: float) -> None:
+        self._plugins(plugin, point, status)(seconds)
 
     def pod_scheduled(self, attempts: int, sli_seconds: float | None) -> None:
         self._pod_attempts(attempts)

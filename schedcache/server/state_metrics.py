@@ -30,6 +30,16 @@ class StateCollector(Collector):
             "How long the pod that has waited longest has waited.",
             queue.oldest_pending_age(),
         )
+        evaluations = CounterMetricFamily(
+            "scheduler_plugin_evaluation",
+            "Looks of a plugin at a pod that it did not skip; Filter and Score count all nodes of an attempt as one.",
+            labels=("plugin", "extension_point", "profile"),
+        )
+        for name, framework in self._scheduler.frameworks.items():
+            for point, counts in framework.evaluations().items():
+                for plugin, number in counts.items():
+                    evaluations.add_metric((plugin, point, name), number)
+        yield evaluations
         yield _by_label(
             "scheduler_goroutines",
             "Tasks under way, by what they do (kube-scheduler's name for it).",
