@@ -22,7 +22,8 @@ from schedcache.cache.errors import (
 )
 from schedcache.cache.node_info import NodeInfo
 from schedcache.cache.node_tree import NodeTree
-from schedcache.cache.scheduler_cache import Dump, PodState, SchedulerCache
+from schedcache.cache.pod_state import PodState
+from schedcache.cache.scheduler_cache import Dump, SchedulerCache
 from schedcache.cache.snapshot import Snapshot
 from schedcache.cache.stories import PROCESS_STORIES, Stories, Story
 from schedcache.cache.term_index import TermIndex

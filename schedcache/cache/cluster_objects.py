@@ -3,7 +3,9 @@
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any
 
-from schedcache.cache.errors import StaleObjectError, UnknownObjectError
+from schedcache.cache.errors import CacheCorruptedError, StaleObjectError, UnknownObjectError
+from schedcache.cache.validation import expect, require
+from schedcache.cache.validator import Validator
 from schedcache.model.objects import ClusterObject
 
 NAMESPACE = "namespace"
@@ -35,8 +37,9 @@ _INDEXES: Mapping[str, Mapping[str, _IndexFunction]] = {
 class _Store:
     """Objects of one kind as the API has them, and over them what is assumed."""
 
-    def __init__(self, kind: str) -> None:
-        self.generation = 0
+    def __init__(self, kind: str, generation: int = 0) -> None:
+        self.kind = kind
+        self.generation = generation
         self.visible: dict[_Key, ClusterObject] = {}
         self.base: dict[_Key, ClusterObject] = {}
         """What the API has of the objects that `visible` has an assumed one of."""
@@ -60,7 +63,7 @@ class _Store:
 
     def from_api(self, key: _Key, obj: ClusterObject) -> None:
         base = self.base.get(key)
-        if base is not None and (base.uid, base.resource_version) == (obj.uid, obj.resource_version):
+        if base is not None and _same_version(base, obj):
             return
         self.base.pop(key, None)
         self.show(key, obj)
@@ -68,16 +71,59 @@ class _Store:
     def at(self, index: str, value: Hashable) -> Collection[ClusterObject]:
         return self._indexes[index].get(value, {}).values()
 
+    def renewed(self, objects: Iterable[ClusterObject]) -> "_Store":
+        """A store of these, made from scratch, with what is assumed here on a version that is still the newest."""
+        store = _Store(self.kind, self.generation + 1)
+        for obj in objects:
+            store.show(_key(obj), obj)
+        for key, base in self.base.items():
+            newest = store.visible.get(key)
+            if newest is not None and _same_version(base, newest):
+                store.base[key] = newest
+                store.show(key, self.visible[key])
+        return store
+
+    def check(self) -> None:
+        """Compare indexes and assumptions with the objects. Raises CacheCorruptedError."""
+        indexes: dict[str, dict[Hashable, dict[_Key, ClusterObject]]] = {name: {} for name in self._functions}
+        for key, obj in self.visible.items():
+            expect(f"key of a {self.kind}", _key(obj), key)
+            for name, function in self._functions.items():
+                indexes[name].setdefault(function(obj), {})[key] = obj
+        for name, index in indexes.items():
+            expect(f"{self.kind} objects by {name}", index, self._indexes[name])
+        for key, base in self.base.items():
+            expect(f"key of a {self.kind} that is assumed", _key(base), key)
+            self.check_one(key)
+
+    def check_one(self, key: _Key) -> None:
+        """The same for one object. Raises CacheCorruptedError."""
+        obj, base = self.visible.get(key), self.base.get(key)
+        if obj is not None:
+            for name, function in self._functions.items():
+                found = self._indexes[name].get(function(obj), {}).get(key)
+                require(f"{self.kind} {obj.full_name} by {name}", found is obj)
+        if base is not None:
+            found_version = obj.resource_version if obj is not None else None
+            expect(f"version that {self.kind} {base.full_name} is assumed on", base.resource_version, found_version)
+
 
 class ClusterObjects:
     """Objects by kind (the API's name), namespace and name; a kind that was never fed is empty.
 
     PersistentVolumes and PersistentVolumeClaims may be assumed: shown changed until the API shows a newer version or the
     assumption is taken back. Everything is called from the thread that runs the scheduling cycles.
+
+    `validate` recomputes and compares the indexes of the kind after each change (see `Validator` for large clusters) and raises
+    CacheCorruptedError on a difference, or hands it to `on_corruption`; `replace` mends it.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, validate: bool = False, on_corruption: Callable[[CacheCorruptedError], None] | None = None
+    ) -> None:
+        self.validate = validate
         self._stores: dict[str, _Store] = {}
+        self._validator = Validator(on_corruption)
 
     def list(self, kind: str) -> Collection[Any]:
         """All objects of the kind, in no meaningful order; a live view."""
@@ -101,7 +147,9 @@ class ClusterObjects:
 
     def add(self, kind: str, obj: ClusterObject) -> None:
         """The API has a new object, or a known one in a new version."""
-        self._store(kind).from_api(_key(obj), obj)
+        store, key = self._store(kind), _key(obj)
+        store.from_api(key, obj)
+        self._done(store, key)
 
     update = add
 
@@ -112,17 +160,17 @@ class ClusterObjects:
         if held is not None and (not obj.uid or held.uid == obj.uid):
             store.base.pop(key, None)
             store.show(key, None)
+            self._done(store, key)
 
     def replace(self, kind: str, objects: Iterable[ClusterObject]) -> None:
-        """The API has exactly these. What is assumed stays where the version it was assumed on is still the newest."""
-        store = self._store(kind)
-        found = {_key(obj): obj for obj in objects}
-        for key in [key for key in store.visible if key not in found]:
-            store.base.pop(key, None)
-            store.show(key, None)
-        for key, obj in found.items():
-            if store.visible.get(key) is not obj:
-                store.from_api(key, obj)
+        """The API has exactly these: all indexes are made anew.
+
+        What is assumed stays where the version that it was assumed on is still the newest.
+        """
+        store = self._stores[kind] = self._store(kind).renewed(objects)
+        if self.validate:
+            self._validator.start_over()
+            self._validator.after(kind, 0, store.check)
 
     def assume(self, kind: str, obj: ClusterObject) -> None:
         """Show the object changed. `obj` keeps the resourceVersion of the API's object that it was made from.
@@ -142,6 +190,7 @@ class ClusterObjects:
             )
         store.base[key] = held
         store.show(key, obj)
+        self._done(store, key)
 
     def restore(self, kind: str, namespace: str, name: str) -> None:
         """Take an assumption back; nothing where there is none."""
@@ -149,6 +198,7 @@ class ClusterObjects:
         held = store.base.pop(key, None)
         if held is not None:
             store.show(key, held)
+            self._done(store, key)
 
     def in_api(self, kind: str, namespace: str, name: str) -> Any | None:
         """One object as the API has it, whatever is assumed."""
@@ -160,6 +210,15 @@ class ClusterObjects:
         store = self._store(kind)
         return [store.visible[key] for key in store.base]
 
+    def check(self) -> None:
+        """Recompute and compare everything now. Raises CacheCorruptedError."""
+        for store in self._stores.values():
+            store.check()
+
+    def _done(self, store: _Store, key: _Key) -> None:
+        if self.validate:
+            self._validator.after(store.kind, len(store.visible), store.check, lambda: store.check_one(key))
+
     def _store(self, kind: str) -> _Store:
         store = self._stores.get(kind)
         if store is None:
@@ -169,3 +228,7 @@ class ClusterObjects:
 
 def _key(obj: ClusterObject) -> _Key:
     return obj.namespace, obj.name
+
+
+def _same_version(one: ClusterObject, other: ClusterObject) -> bool:
+    return (one.uid, one.resource_version) == (other.uid, other.resource_version)

@@ -17,6 +17,7 @@ _FIXED = ("cpu", "memory", "ephemeral-storage")
 _MAX, _MIN = 2**63 - 1, -(2**63)
 _FIRST_CAPACITY = 64
 _MAX_LABEL_KEYS = 512
+_MANY_RESOURCES = 128
 # Up to here sorting in Python beats the overhead of numpy's.
 _FEW_ROWS = 32
 _NOBODY = NodeInfo("")
@@ -28,7 +29,7 @@ class Columns:
 
     Arrays are replaced when they grow, so take them from here anew after each update of the snapshot. Amounts are
     milli-CPU, bytes and whole units, clamped to 64 bits. `requested` and `allocatable` are [resource, row],
-    `non_zero_requested` is [milli-CPU and bytes, row].
+    `non_zero_requested` is [milli-CPU and bytes, row]. The index of a resource may change with each update of the snapshot.
 
     `version` counts the rows written. `generation[row]` is the version at which the row last changed in any way,
     `node_generation[row]` the one at which its node object did; `changed_since` tells which rows to look at again.
@@ -59,6 +60,7 @@ class Columns:
         self.unschedulable: npt.NDArray[np.bool_] = np.zeros(n, np.bool_)
         self.host_ports: dict[tuple[str, int], dict[int, tuple[str, ...]]] = {}
         """(protocol, port) -> row -> the IPs it is taken on."""
+        self._most_resources = _MANY_RESOURCES
         self._taints: InternedColumn[tuple[Taint, ...]] = InternedColumn(n)
         self._labels: dict[str, InternedColumn[str]] = {}
         self._free: list[int] = []
@@ -112,6 +114,8 @@ class Columns:
         node = info.node
         if node is None:
             raise ValueError(f"{info!r} has no node object and therefore no row")
+        if len(self.resource_index) > self._most_resources:
+            self._drop_unknown_resources()
         row = self.row_of.get(info.name)
         if row is None:
             row, old = self._new_row(info.name), _NOBODY
@@ -148,12 +152,6 @@ class Columns:
         """Which rows are live, and their order; names without a row are left out."""
         rows = (self.row_of.get(name) for name in names)
         self.order = np.array([row for row in rows if row is not None], np.intp)
-
-    def compact(self) -> None:
-        """Let go of taints and label values that no node has any more, when they have become many."""
-        self._taints.compact(len(self.row_of))
-        for column in self._labels.values():
-            column.compact(len(self.row_of))
 
     def _new_row(self, name: str) -> int:
         if self._free:
@@ -234,6 +232,15 @@ class Columns:
             self.allocatable = np.concatenate([self.allocatable, more])
             self.requested = np.concatenate([self.requested, more])
 
+    def _drop_unknown_resources(self) -> None:
+        """Let go of the resources that no node and no pod on one names any more."""
+        named = set(_FIXED).union(*(_named(self.infos[row]) for row in self.row_of.values()))
+        kept = [name for name in self.resource_index if name in named]
+        indexes = [self.resource_index[name] for name in kept]
+        self.resource_index = {name: i for i, name in enumerate(kept)}
+        self.allocatable, self.requested = self.allocatable[indexes], self.requested[indexes]
+        self._most_resources = 2 * len(kept) + _MANY_RESOURCES
+
     def _label(self, key: str) -> InternedColumn[str]:
         column = self._labels.get(key)
         if column is None:
@@ -268,6 +275,11 @@ def _widened(array: npt.NDArray[np.generic], capacity: int) -> npt.NDArray[np.ge
     wider = np.zeros((*array.shape[:-1], capacity), array.dtype)
     wider[..., : array.shape[-1]] = array
     return wider
+
+
+def _named(info: NodeInfo) -> Iterable[str]:
+    """The scalar resources that `Columns.write` has seen of an entry."""
+    return info.requested.scalar.keys() | (info.node.allocatable.scalar.keys() if info.node is not None else set())
 
 
 def _clamp(amount: int) -> int:

@@ -15,29 +15,23 @@ _SLACK = 1024
 class InternedColumn(Generic[T]):
     """`ids[row]` is the index in `values` of the row's value, ABSENT (-1) where it has none.
 
-    Ids are stable as long as `values` is the same list: when too many values have died out, both are made anew.
+    Ids are stable as long as `values` is the same list: when more values may have died out than are alive, both are made anew.
     """
 
     def __init__(self, capacity: int) -> None:
         self.ids: npt.NDArray[np.int32] = np.full(capacity, ABSENT, np.int32)
         self.values: list[T] = []
         self._id_of: dict[T, int] = {}
+        self._most = _SLACK
 
     def set(self, row: int, value: T | None) -> None:
         """Give the row a value; None is absent."""
         self.ids[row] = ABSENT if value is None else self._intern(value)
+        if len(self.values) > self._most:
+            self._compact()
 
     def grow(self, capacity: int) -> None:
         self.ids = np.append(self.ids, np.full(capacity - len(self.ids), ABSENT, np.int32))
-
-    def compact(self, live_rows: int) -> None:
-        """Drop values that no row has, once they are the greater part."""
-        if len(self.values) <= 2 * live_rows + _SLACK:
-            return
-        rows = np.nonzero(self.ids != ABSENT)[0]
-        present = [self.values[i] for i in self.ids[rows]]
-        self.values, self._id_of = [], {}
-        self.ids[rows] = [self._intern(value) for value in present]
 
     def __iter__(self) -> Iterator[T | None]:
         return (None if i == ABSENT else self.values[i] for i in self.ids)
@@ -48,3 +42,11 @@ class InternedColumn(Generic[T]):
             found = self._id_of[value] = len(self.values)
             self.values.append(value)
         return found
+
+    def _compact(self) -> None:
+        """Drop the values that no row has."""
+        rows = np.nonzero(self.ids != ABSENT)[0]
+        present = [self.values[i] for i in self.ids[rows]]
+        self.values, self._id_of = [], {}
+        self.ids[rows] = [self._intern(value) for value in present]
+        self._most = 2 * len(self.values) + _SLACK

@@ -24,21 +24,12 @@ from schedcache.cache.image_states import ImageStates
 from schedcache.cache.node_entries import NodeEntries
 from schedcache.cache.node_info import NodeInfo
 from schedcache.cache.node_tree import NodeTree
+from schedcache.cache.pod_state import PodState
 from schedcache.cache.snapshot import Snapshot
 from schedcache.cache.stories import PROCESS_STORIES, Stories
-from schedcache.cache.validation import Validator
+from schedcache.cache.validation import check_entries, check_node, check_pod_states, check_snapshot
+from schedcache.cache.validator import Validator
 from schedcache.model import Node, Pod
-
-
-class PodState:
-    """A cached pod. `deadline` (clock's seconds, None = never) counts once the binding has finished."""
-
-    __slots__ = ("binding_finished", "deadline", "pod")
-
-    def __init__(self, pod: Pod) -> None:
-        self.pod = pod
-        self.deadline: float | None = None
-        self.binding_finished = False
 
 
 class Dump(msgspec.Struct, frozen=True):
@@ -245,7 +236,7 @@ class SchedulerCache:
             info = self._entries.remove_node(info)
             if not known:
                 if self.validate:
-                    self._validator.after_call(self, info)
+                    self._validate(info)
                 raise UnknownNodeError(f"node {node.name!r} is in the cache only for its pods")
             self._done("remove_node", "", info, cause or node.resource_version)
 
@@ -262,7 +253,7 @@ class SchedulerCache:
                 snapshot.apply(self._entries.changes(snapshot))
                 raise
             if self.validate:
-                self._validator.after_update(self, snapshot)
+                self._validator.after("update_snapshot", self._size(), lambda: check_snapshot(self._entries, snapshot))
 
     def update_snapshot_in_pieces(self, snapshot: Snapshot, size: int = 200) -> Iterator[None]:
         """The same for a reader that may not stop the loop: the moment is that of the first piece, each then takes `size` nodes.
@@ -273,6 +264,13 @@ class SchedulerCache:
             changes = self._entries.changes(snapshot)
         yield
         yield from snapshot.apply_in_pieces(changes, size)
+
+    def check(self, snapshot: Snapshot | None = None) -> None:
+        """Recompute and compare everything now, and a snapshot that was updated last thing. Raises CacheCorruptedError."""
+        with self._lock:
+            self._check()
+            if snapshot is not None:
+                check_snapshot(self._entries, snapshot)
 
     def dump(self) -> Dump:
         """Everything, at this moment; costs a fraction of a microsecond a node."""
@@ -293,7 +291,7 @@ class SchedulerCache:
             self.stories.append((self._clock(), "reset", "", "", 0, f"{len(kept)} assumed pods kept"))
             if self.validate:
                 self._validator.start_over()
-                self._validator.after_call(self, None)
+                self._validator.after("reset", 0, self._check)
 
     def _known(self, pod: Pod) -> PodState:
         state = self.pod_states.get(_uid(pod))
@@ -327,7 +325,21 @@ class SchedulerCache:
         generation = info.generation if info.name in self._entries.nodes else 0
         self.stories.append((self._clock(), operation, uid, info.name, generation, cause))
         if self.validate:
-            self._validator.after_call(self, info)
+            self._validate(info)
+
+    def _validate(self, info: NodeInfo) -> None:
+        self._validator.after("change", self._size(), self._check, lambda: self._check_changed(info))
+
+    def _size(self) -> int:
+        return len(self._entries.nodes) + len(self.pod_states)
+
+    def _check(self) -> None:
+        check_pod_states(self.pod_states, self.assumed_pods)
+        check_entries(self._entries, self.pod_states)
+
+    def _check_changed(self, info: NodeInfo) -> None:
+        if info.name in self._entries.nodes:
+            check_node(self._entries, self.pod_states, info)
 
 
 def _uid(pod: Pod) -> str:

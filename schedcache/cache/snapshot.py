@@ -188,7 +188,6 @@ class Snapshot:
                 yield
         if changes.order is not None:
             self.columns.set_order(changes.order)
-            self.columns.compact()
             self._list = None
             self._derived.clear()
         self.generation = changes.generation

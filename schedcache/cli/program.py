@@ -130,7 +130,8 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
         binder = ApiBinder(transport, TokenBucket(settings.qps, settings.burst))
         writers = () if settings.observe else _writers(transport, settings)
         recorder, status_writer = writers or (Nobody(), Nobody())
-        pods, objects, plugins = PodStore(), ClusterObjects(), installed_registry()
+        pods, plugins = PodStore(), installed_registry()
+        objects = ClusterObjects(settings.validate, lambda error: scheduler.state.contradicted("validation", error))
         frameworks, queue = make_profiles(
             settings.profiles,
             plugins,

@@ -98,7 +98,7 @@ class ReplayWorld:
         self.in_cycle: list[Callable[[Pod], None]] = []
         """Called in each attempt, while the pod is in flight: where a plugin acts."""
         self.cache = SchedulerCache(clock=self.clock, validate=True, stories=Stories())
-        pods, objects = PodStore(), ClusterObjects()
+        pods, objects = PodStore(), ClusterObjects(validate=True)
         frameworks, self.queue = make_profiles(
             config_from_dict(config).config.profiles or [],
             default_registry(),

@@ -26,7 +26,7 @@ def claim(name, version="1", **more):
 
 @pytest.fixture
 def objects():
-    return ClusterObjects()
+    return ClusterObjects(validate=True)
 
 
 def test_a_kind_that_was_never_fed_is_empty(objects):
@@ -167,7 +167,10 @@ class TestReplace:
         assert list(objects.list(PV)) == [kept, new]
         generation = objects.generation(PV)
         objects.replace(PV, [kept, new])
-        assert objects.generation(PV) == generation, "nothing has changed"
+        assert list(objects.list(PV)) == [kept, new]
+        assert objects.generation(PV) > generation, "who keeps results of damaged indexes must notice"
+        objects.replace(PV, [])
+        assert list(objects.list(PV)) == list(objects.indexed(PV, STORAGE_CLASS, "")) == []
 
     def test_keeps_an_assumption_on_the_version_that_was_read(self, objects):
         for name in ("same", "newer", "gone"):
@@ -175,5 +178,7 @@ class TestReplace:
             objects.assume(PV, volume(name, phase="Bound"))
         objects.replace(PV, [volume("same"), volume("newer", "2")])
         assert [v.name for v in objects.assumed(PV)] == ["same"]
+        assert objects.get(PV, "", "same").phase == "Bound"
+        assert objects.in_api(PV, "", "same").phase == ""
         assert objects.get(PV, "", "newer").phase == ""
         assert objects.get(PV, "", "gone") is None

@@ -111,6 +111,26 @@ def test_a_freed_row_is_used_again_and_keeps_nothing():
     assert (columns.row_of["n1"], columns.pod_count[2]) == (2, 1), "the ghost's pod is back with its node"
 
 
+def test_resources_that_nobody_names_any_more_are_dropped(monkeypatch):
+    monkeypatch.setattr(columns_module, "_MANY_RESOURCES", 4)
+    cache = make_cache()
+    cache.add_node(make_node("n1", allocatable={"cpu": "8", "x.io/kept": "7", "x.io/zero": "0"}))
+    cache.add_node(make_node("n2"))
+    cache.add_pod(make_pod("a", "n1", requests={"cpu": "1", "x.io/asked": "3"}))
+    snapshot = updated(cache)
+    columns = snapshot.columns
+    for i in range(40):
+        cache.update_node(None, make_node("n2", allocatable={f"x.io/{i}": "1"}))
+        updated(cache, snapshot)
+        assert len(columns.resource_index) <= 4 + 2 * 7 + 1
+    assert {"cpu", "memory", "x.io/kept", "x.io/zero", "x.io/asked", "x.io/39"} <= columns.resource_index.keys()
+    index, r = columns.resource_index, row(snapshot, "n1")
+    assert columns.allocatable[[index["cpu"], index["x.io/kept"], index["x.io/zero"]], r].tolist() == [8000, 7, 0]
+    assert columns.requested[[index["cpu"], index["x.io/asked"]], r].tolist() == [1000, 3]
+    assert columns.allocatable[index["x.io/39"], row(snapshot, "n2")] == 1
+    assert columns.allocatable.flags.c_contiguous
+
+
 def test_growth_keeps_every_column():
     cache = make_cache("n0")
     snapshot = updated(cache)
@@ -246,19 +266,23 @@ class TestInternedColumn:
         assert column.ids.tolist() == [0, 1, 0, -1]
         assert list(column) == ["a", "b", "a", None]
 
-    def test_compacts_only_once_dead_values_are_the_greater_part(self, monkeypatch):
+    def test_drops_dead_values_once_they_may_be_the_greater_part(self, monkeypatch):
         monkeypatch.setattr(interning, "_SLACK", 2)
         column = InternedColumn(2)
-        for value in "abcd":
-            column.set(0, value)
         before = column.values
-        column.compact(live_rows=1)
+        column.set(0, "a")
+        column.set(0, "b")
         assert column.values is before
-        column.set(0, "e")
-        column.compact(live_rows=1)
-        assert (column.values, column.ids.tolist()) == (["e"], [0, -1])
-        column.set(1, "e")
+        column.set(0, "c")
+        assert (column.values, column.ids.tolist()) == (["c"], [0, -1])
+        column.set(1, "c")
         assert column.ids.tolist() == [0, 0]
+        before = column.values
+        for value in "def":
+            column.set(1, value)
+        assert column.values is before
+        column.set(1, "g")
+        assert (column.values, column.ids.tolist()) == (["c", "g"], [0, 1])
 
     def test_grows_with_absent_rows(self):
         column = InternedColumn(1)

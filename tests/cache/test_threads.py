@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from schedcache.cache import AlreadyCachedError, SchedulerCache, Snapshot, Stories, UnknownNodeError
-from schedcache.cache.validation import check_cache
 from tests.cache.support import make_node, make_pod
 
 NODES = [f"n{i}" for i in range(8)]
@@ -87,7 +86,7 @@ def stress(cache):
         finally:
             stop.set()
         assert all(watcher.result(timeout=60) > 0 for watcher in watchers)
-    check_cache(cache)
+    cache.check()
     assert cache.pod_count() == 4 * ROUNDS // 2
     assert not cache.assumed_pods
     assert sorted(cache.node_tree.list()) == NODES
@@ -128,4 +127,4 @@ def test_one_of_many_wins_an_assumption(switching_often):
     with ThreadPoolExecutor(4) as threads:
         wins = [threads.submit(assume_all) for _ in range(4)]
         assert sum(win.result(timeout=60) for win in wins) == ROUNDS
-    check_cache(cache)
+    cache.check()

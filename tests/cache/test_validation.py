@@ -2,9 +2,11 @@
 
 import pytest
 
-from schedcache.cache import CacheCorruptedError, SchedulerCache, Snapshot, validation
-from schedcache.cache.validation import check_cache, check_snapshot
+from schedcache.cache import CacheCorruptedError, ClusterObjects, SchedulerCache, Snapshot, validator
+from schedcache.cache.image_states import ImageStateSummary
 from schedcache.model import Resource
+from schedcache.model.objects import Service
+from schedcache.model.storage import ClaimRef, PersistentVolume
 from tests.cache.support import make_cache, make_node, make_pod, updated
 
 
@@ -31,8 +33,7 @@ def furnished():
 
 def test_a_sound_cache_passes():
     cache, snapshot = furnished()
-    check_cache(cache)
-    check_snapshot(cache, snapshot)
+    cache.check(snapshot)
 
 
 def _info(cache):
@@ -63,11 +64,13 @@ CACHE_DAMAGE = {
     "pod state missing": lambda c: c.pod_states.pop("uid-a"),
     "pod state under another UID": lambda c: c.pod_states.update({"x": c.pod_states.pop("uid-a")}),
     "deadline of a confirmed pod": lambda c: setattr(c.pod_states["uid-a"], "deadline", 1.0),
+    "deadline before the binding has finished": lambda c: setattr(c.pod_states["uid-b"], "deadline", 1.0),
     "assumed pod not cached": lambda c: c.assumed_pods.update({"x": c.pod_states["uid-a"]}),
     "image count": lambda c: c.image_states.states["i"].nodes.add("n9"),
     "image summary": lambda c: setattr(c.image_states.states["i"], "summary", c.image_states.states["i"].summary.__class__(5, 1)),
     "image size": lambda c: setattr(c.image_states.states["i"], "size", 6),
     "image too many": lambda c: c.image_states.states.update({"j": c.image_states.states["i"]}),
+    "images shown": lambda c: setattr(c.nodes["n1"], "image_states", {"i": ImageStateSummary(5, 1)}),
     "image record of a node": lambda c: setattr(_info(c), "image_refs", ()),
     "image record replaced": lambda c: c.image_states.states.update({"i": _clone(c.image_states.states["i"])}),
 }  # fmt: skip
@@ -84,7 +87,7 @@ def test_damage_to_the_cache_is_found(damage):
     cache, _ = furnished()
     damage(cache)
     with pytest.raises(CacheCorruptedError):
-        check_cache(cache)
+        cache.check()
 
 
 def _row(s):
@@ -115,6 +118,11 @@ SNAPSHOT_DAMAGE = {
     "claims": lambda s: s._claims.update({"default/c": 2}),
     "affinity list": lambda s: s._derived["affinity"][1].clear(),
     "anti-affinity list": lambda s: (s.have_pods_with_required_anti_affinity_list, s._derived["anti-affinity"][1].clear()),
+    "unschedulable free row": lambda s: s.columns.unschedulable.__setitem__(s.columns._free[0], True),
+    "non-zero requests of a free row": lambda s: s.columns.non_zero_requested.__setitem__((0, s.columns._free[0]), 1),
+    "taints of a free row": lambda s: s.columns.taint_set.__setitem__(s.columns._free[0], 0),
+    "taint set twice": lambda s: s.columns.taint_sets.append(s.columns.taint_sets[0]),
+    "label value twice": lambda s: s.columns.label_values("disk").append("ssd"),
     "free row in use": lambda s: s.columns.pod_count.__setitem__(s.columns._free[0], 1),
     "label of a free row": lambda s: s.columns.label_ids("disk").__setitem__(s.columns._free[0], 0),
     "version": lambda s: setattr(s.columns, "version", 1),
@@ -135,7 +143,7 @@ def test_damage_to_a_snapshot_is_found(damage):
     cache, snapshot = furnished()
     damage(snapshot)
     with pytest.raises(CacheCorruptedError):
-        check_snapshot(cache, snapshot)
+        cache.check(snapshot)
 
 
 @pytest.mark.parametrize("damage", SNAPSHOT_DAMAGE.values(), ids=SNAPSHOT_DAMAGE)
@@ -149,7 +157,7 @@ def test_a_rebuild_of_the_cache_from_the_same_objects_mends_the_snapshot(damage)
         cache.add_node(node)
     for pod in pods:
         cache.add_pod(pod)
-    check_snapshot(cache, updated(cache, snapshot))
+    cache.check(updated(cache, snapshot))
 
 
 def test_a_difference_is_told_once_until_the_cache_is_reset_and_no_call_is_cut_short():
@@ -184,7 +192,7 @@ def test_a_message_says_what_was_expected_and_found():
     cache, _ = furnished()
     cache.pod_states["uid-a"].deadline = 7.0
     with pytest.raises(CacheCorruptedError, match=r"deadline of confirmed pod uid-a: expected None, found 7\.0"):
-        check_cache(cache)
+        cache.check()
 
 
 CALLS = {
@@ -236,7 +244,7 @@ class TestLargeClusters:
     @pytest.fixture
     def cache(self, monkeypatch):
         """Four nodes and pods, one of them damaged, where only one of them may be checked in a call."""
-        monkeypatch.setattr(validation, "_CHECKED_PER_CALL", 1)
+        monkeypatch.setattr(validator, "_CHECKED_PER_CALL", 1)
         cache = make_cache()
         cache.validate = False
         for name, pod in (("n1", "a"), ("n2", "b")):
@@ -270,8 +278,6 @@ class TestLargeClusters:
         damage(cache)
         changed = "n2" if "n2" not in cache.node_tree else "n1"
         with pytest.raises(CacheCorruptedError, match=message):
-            validation.check_node(cache, cache.nodes[changed])
-        with pytest.raises(CacheCorruptedError, match=message):
             cache.assume_pod(make_pod("c", changed))
 
     def test_check_nothing_of_a_node_that_has_gone(self, cache):
@@ -294,3 +300,111 @@ def test_nothing_is_validated_otherwise():
     cache.pod_states["uid-early"].deadline = 7.0
     cache.assume_pod(make_pod("x", "n1"))
     cache.reset()
+
+
+PV = "PersistentVolume"
+
+
+def volume(name, storage_class, version="1"):
+    ref = ClaimRef("db", "data")
+    return PersistentVolume(
+        name=name, uid=f"uid-{name}", resource_version=version, storage_class_name=storage_class, claim_ref=ref
+    )
+
+
+def stores(**options):
+    """Volumes, one of them assumed, and a kind without indexes of its own."""
+    objects = ClusterObjects(**options)
+    for name in ("v1", "v2"):
+        objects.add(PV, volume(name, "fast"))
+    objects.assume(PV, volume("v2", "slow"))
+    objects.add("Service", Service(name="s", namespace="a"))
+    return objects
+
+
+def _index(objects, name):
+    return objects._stores[PV]._indexes[name]
+
+
+OBJECTS_DAMAGE = {
+    "entry missing": lambda o: _index(o, "storage class")["fast"].clear(),
+    "entry of another object": lambda o: _index(o, "storage class")["fast"].update({("", "v1"): volume("v1", "fast")}),
+    "entry under another value": lambda o: _index(o, "claim").update({None: _index(o, "claim").pop(("db", "data"))}),
+    "index missing": lambda o: _index(o, "namespace").clear(),
+    "assumed object gone": lambda o: o._stores[PV].visible.pop(("", "v2")),
+    "assumed on another version": lambda o: o._stores[PV].base.update({("", "v2"): volume("v2", "fast", "7")}),
+    "assumed under another key": lambda o: o._stores[PV].base.update({("", "v1"): o._stores[PV].base.pop(("", "v2"))}),
+    "object under another key": lambda o: o._stores[PV].visible.update({("", "v9"): o._stores[PV].visible.pop(("", "v1"))}),
+    "object without entry": lambda o: o._stores[PV].visible.update({("", "v3"): volume("v3", "fast")}),
+}  # fmt: skip
+
+
+class TestClusterObjects:
+    def test_that_are_sound_pass(self):
+        stores().check()
+        ClusterObjects().check()
+
+    @pytest.mark.parametrize("damage", OBJECTS_DAMAGE.values(), ids=OBJECTS_DAMAGE)
+    def test_damage_is_found_and_mended_by_what_is_read_afresh(self, damage):
+        objects = stores()
+        damage(objects)
+        with pytest.raises(CacheCorruptedError, match=r"PersistentVolume"):
+            objects.check()
+        objects.replace(PV, [volume("v1", "fast"), volume("v2", "fast", "2")])
+        objects.check()
+        assert [v.name for v in objects.indexed(PV, "storage class", "fast")] == ["v1", "v2"]
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda o: o.add(PV, volume("v3", "fast")),
+            lambda o: o.update(PV, volume("v1", "slow", "2")),
+            lambda o: o.remove(PV, volume("v1", "fast")),
+            lambda o: o.assume(PV, volume("v1", "slow")),
+            lambda o: o.restore(PV, "", "v2"),
+        ],
+        ids=["add", "update", "remove", "assume", "restore"],
+    )
+    def test_every_change_validates_its_kind_where_asked_to(self, call):
+        objects = stores(validate=True)
+        _index(objects, "claim")["db", "other"] = {}
+        objects.add("Service", Service(name="t", namespace="a"))
+        with pytest.raises(CacheCorruptedError, match="PersistentVolume objects by claim"):
+            call(objects)
+        objects.validate = False
+        call(stores())
+
+    def test_a_replacement_validates_where_asked_to(self):
+        class Unsteady(Service):
+            """Its namespace is another one each time it is asked for."""
+
+            @property
+            def namespace(self):
+                return str(next(counter))
+
+        counter = iter(range(100))
+        with pytest.raises(CacheCorruptedError, match="Service"):
+            stores(validate=True).replace("Service", [Unsteady(name="s")])
+
+    def test_a_difference_is_told_once_until_the_kind_is_replaced(self):
+        told = []
+        objects = stores(validate=True, on_corruption=told.append)
+        for _ in range(2):
+            _index(objects, "claim")["db", "other"] = {}
+            objects.add(PV, volume("v3", "fast"))
+            objects.restore(PV, "", "v2")
+            objects.replace(PV, [volume("v2", "fast")])
+        assert [error.kind for error in told] == ["corruption"] * 2
+
+    def test_of_a_large_kind_the_changed_object_is_checked_each_time_and_all_every_so_often(self, monkeypatch):
+        monkeypatch.setattr(validator, "_CHECKED_PER_CALL", 1)
+        objects = stores()
+        objects.validate = True
+        _index(objects, "claim")["db", "other"] = {}
+        objects.restore(PV, "", "v2")
+        with pytest.raises(CacheCorruptedError, match="objects by claim"):
+            objects.assume(PV, volume("v2", "slow"))
+        del _index(objects, "claim")["db", "other"]
+        objects._stores[PV].base["", "v1"] = volume("v1", "fast", "7")
+        with pytest.raises(CacheCorruptedError, match="version that PersistentVolume v1 is assumed on"):
+            objects._done(objects._stores[PV], ("", "v1"))

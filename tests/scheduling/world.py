@@ -304,13 +304,9 @@ class World:
         plugins = Plugins(
             multi_point=PluginSet(enabled=[Plugin(name=name) for name in names], disabled=[Plugin(name="*")])
         )
-        self.cache = SchedulerCache(
-            ttl=30.0,
-            clock=self.clock,
-            validate=True,
-            on_corruption=(lambda error: self.scheduler.state.contradicted("validation", error)) if canary else None,
-        )
-        objects = ClusterObjects()
+        contradicted = (lambda error: self.scheduler.state.contradicted("validation", error)) if canary else None
+        self.cache = SchedulerCache(ttl=30.0, clock=self.clock, validate=True, on_corruption=contradicted)
+        objects = ClusterObjects(validate=True, on_corruption=contradicted)
         profile = profile_with_defaults(KubeSchedulerProfile(scheduler_name="schedcache", plugins=plugins))
         frameworks, self.queue = make_profiles(
             [] if observe else [profile],
