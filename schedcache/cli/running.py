@@ -24,6 +24,9 @@ from schedcache.kube.threads import DaemonThreads
 from schedcache.server.dump import dump_route
 from schedcache.server.health import Health
 
+LOST_SECONDS = 15.0
+"""Longer than the first three tries to connect again take (11.2 s): when one API server of several goes, or the only one is
+restarted in some seconds, nobody has to know. Shorter than anything that may be called work."""
 STALE_SECONDS = 75.0
 """A watch brings something at least every minute, a bookmark if nothing else."""
 STALLED_SECONDS = 10.0
@@ -129,8 +132,19 @@ def health_of(program: Program) -> Health:
         return f"not listed yet: {', '.join(missing)}" if missing else "" if source.has_synced() else "not synced"
 
     def watches() -> str:
-        stale = [f"{plural(kind)} ({age:.0f} s)" for kind, age in source.ages().items() if age > STALE_SECONDS]
-        return f"nothing heard of {', '.join(stale)}" if stale else ""
+        outages = source.outages()
+        lost = [
+            f"{plural(kind)} ({outage.seconds:.0f} s, {outage.why})"
+            for kind, outage in outages.items()
+            if outage.seconds > LOST_SECONDS
+        ]
+        stale = [
+            f"{plural(kind)} ({age:.0f} s)"
+            for kind, age in source.ages().items()
+            if age > STALE_SECONDS and kind not in outages
+        ]
+        told = {"no connection for": lost, "nothing heard of": stale}
+        return "; ".join(f"{what} {', '.join(kinds)}" for what, kinds in told.items() if kinds)
 
     def credentials() -> str:
         # Watches that are open stay so for minutes after the token has expired.

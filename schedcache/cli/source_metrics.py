@@ -8,6 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from schedcache.kube.stats import KindStats, SourceStats
+from schedcache.ports import Outage
 from schedcache.server.state_metrics import counter_by_label
 
 _COUNTERS = {
@@ -36,6 +37,8 @@ class WatchedSource(Protocol):
 
     def ages(self) -> Mapping[str, float]: ...
 
+    def outages(self) -> Mapping[str, Outage]: ...
+
 
 class SourceCollector(Collector):
     """`scheduler_informer_*`, by kind."""
@@ -51,6 +54,7 @@ class SourceCollector(Collector):
         for field, (name, label, text) in _BY_REASON.items():
             yield _by_kind_and(f"scheduler_informer_{name}", text, label, kinds, field)
         yield self._ages()
+        yield self._outages()
         rebuilds = self._source.stats.rebuilds
         yield counter_by_label("scheduler_informer_rebuilds", "Requests to read everything afresh.", "reason", rebuilds)
         restarts = self._source.stats.source_restarts
@@ -65,6 +69,16 @@ class SourceCollector(Collector):
         for kind, age in self._source.ages().items():
             if math.isfinite(age):
                 family.add_metric((kind,), age)
+        return family
+
+    def _outages(self) -> GaugeMetricFamily:
+        family = GaugeMetricFamily(
+            "scheduler_informer_disconnected_seconds", "Seconds without an open watch, 0 with one.", labels=("kind",)
+        )
+        outages = self._source.outages()
+        for kind in self._source.stats.kinds:
+            outage = outages.get(kind)
+            family.add_metric((kind,), 0.0 if outage is None else outage.seconds)
         return family
 
 

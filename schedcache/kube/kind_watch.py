@@ -4,6 +4,7 @@ from enum import Enum
 
 import structlog
 
+from schedcache.kube.contact import Contact
 from schedcache.kube.decoder import LineSplitter, decode_event, identify
 from schedcache.kube.edges import (
     EDGES,
@@ -48,6 +49,7 @@ class KindWatch:
 
     Attributes:
         state: of the machine.
+        contact: whether there is a working connection.
         version: resourceVersion up to which everything has been delivered; opaque, "" before the first list.
         synced: the first complete list has been delivered.
     """
@@ -63,7 +65,8 @@ class KindWatch:
         self.state = State.EMPTY
         self.version = ""
         self.synced = False
-        self.lister = Lister(transport, store, timing.clock)
+        self.contact = Contact(timing.clock)
+        self.lister = Lister(transport, store, timing.clock, self.contact.heard)
         self._transport = transport
         self._clock = timing.clock
         self._sleep = timing.sleep
@@ -109,6 +112,7 @@ class KindWatch:
             except FAILURES as error:
                 ending = ending_of(error)
                 self.store.stats.list_failures[ending.value] += 1
+                self.contact.failed(ending.value)
                 self._report(ending, error, "list")
                 wait = Pause.RETRY_AFTER if EDGES[ending].pause is Pause.RETRY_AFTER else Pause.BACKOFF
                 await self._wait(wait, error)
@@ -129,9 +133,11 @@ class KindWatch:
         stats = self.store.stats
         splitter = LineSplitter()
         started, events_before = self._clock(), stats.watch_events.total()
+        stream = object()
         try:
             async with self._transport.stream(self.store.kind.path, self._query(), self._inactivity_timeout) as body:
                 self._told_forbidden = False
+                self.contact.opened(stream)
                 time_slice = TimeSlice(self._clock)
                 async for chunk in body.iter_any():
                     stats.last_heard = self._clock()
@@ -142,6 +148,8 @@ class KindWatch:
             error = None
         except FAILURES as failure:
             error = failure
+        finally:
+            self.contact.ended(stream, Ending.CLOSED.value)
         fruitful = stats.watch_events.total() > events_before
         # An orderly end after a while is no sign of trouble, even if nothing happened.
         fine = fruitful or (error is None and self._clock() - started > IDLE_SECONDS)
@@ -190,6 +198,7 @@ class KindWatch:
         if ending is Ending.CLOSED and self._fruitless >= IDLE_CLOSES:
             ending = Ending.IDLE_CLOSED
         self.store.stats.watch_restarts[ending.value] += 1
+        self.contact.failed(ending.value)
         relist, pause = self._edge(ending)
         if relist:
             self.start_over(ending.value)

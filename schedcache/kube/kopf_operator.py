@@ -9,17 +9,21 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import aiohttp
 import kopf
 import structlog
 
+from schedcache.kube.contact import Contact
 from schedcache.kube.credentials import CredentialError, Credentials
+from schedcache.kube.edges import FAILURES, Ending, ending_of
 from schedcache.kube.kinds import Kind
 from schedcache.kube.lister import PAGE_LIMIT
 from schedcache.kube.threads import DaemonThreads
-from schedcache.kube.transport import USER_AGENT
+from schedcache.kube.transport import USER_AGENT, done
+from schedcache.ports import ApiError
 
 LOGIN_MINUTES = 10
 """kopf logs in again after that long, which is what renews its token."""
@@ -74,7 +78,7 @@ class KopfOperator:
 
     Args:
         credentials: for kopf's login.
-        kinds: what to watch.
+        kinds: what to watch, each with whom to tell about its connections (in kopf's thread).
         deliver: takes every event.
         probe: what kopf's liveness endpoint answers, called in kopf's thread.
         liveness_endpoint: URL to serve that at, such as `http://0.0.0.0:8080/healthz`; None for nowhere.
@@ -86,7 +90,7 @@ class KopfOperator:
     def __init__(
         self,
         credentials: Credentials,
-        kinds: Iterable[Kind],
+        kinds: Mapping[Kind, Contact],
         deliver: Deliver,
         probe: Callable[[], Mapping[str, Any]],
         liveness_endpoint: str | None = None,
@@ -94,7 +98,7 @@ class KopfOperator:
         if credentials.access.server_hostname is not None:
             raise CredentialError(f"{credentials.origin}: tls-server-name is not supported with kopf as event source")
         self._credentials = credentials
-        self._kinds = tuple(kinds)
+        self._kinds = kinds
         self._deliver = deliver
         self._probe = probe
         self._liveness_endpoint = liveness_endpoint
@@ -187,11 +191,53 @@ class KopfOperator:
             headers={"User-Agent": USER_AGENT}
             | ({"Authorization": access.authorization} if access.authorization else {}),
             proxy=access.proxy,
+            response_class=_Response,
+            middlewares=(self._follow,),
         )
         self._sessions = [*(former for former in self._sessions if not former.closed), session]
         # Certificates do not change under way, and a new login breaks every stream.
         expiration = self._login_expires if access.authorization else None
         return kopf.AiohttpSession(server=access.server, aiohttp_session=session, expiration=expiration)
+
+    async def _follow(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Note what becomes of kopf's lists and watches."""
+        contact = next((contact for kind, contact in self._kinds.items() if request.url.path.endswith(kind.path)), None)
+        if contact is None:
+            return await handler(request)
+        try:
+            response = await handler(request)
+        except FAILURES as error:
+            contact.failed(ending_of(error).value)
+            raise
+        if not done(response.status):
+            contact.failed(ending_of(ApiError("", status=response.status)).value)
+        elif "watch" in request.url.query and isinstance(response, _Response):
+            contact.opened(response)
+            response.on_end = partial(contact.ended, response, Ending.CLOSED.value)
+        else:
+            contact.heard()
+        return response
+
+
+class _Response(aiohttp.ClientResponse):
+    """A response that tells when it has been left, however that came about."""
+
+    on_end: Callable[[], None] | None = None
+
+    def release(self) -> Any:
+        self._tell()
+        return super().release()
+
+    def close(self) -> None:
+        self._tell()
+        super().close()
+
+    def _tell(self) -> None:
+        if self.on_end is not None:
+            self.on_end()
+            self.on_end = None
 
 
 class _Run:

@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 
+from schedcache.kube.contact import Contact
 from schedcache.kube.decoder import identify
 from schedcache.kube.edges import FAILURES, ending_of
 from schedcache.kube.graveyard import Graveyard, is_newer
@@ -22,7 +23,7 @@ from schedcache.kube.store import Listing, ObjectStore, SinkError
 from schedcache.kube.sweep import Findings, compare
 from schedcache.kube.transport import Transport
 from schedcache.model import MalformedObjectError
-from schedcache.ports import EventSink
+from schedcache.ports import EventSink, Outage
 
 SWEEP_SECONDS = 60.0
 GRACE_SECONDS = 2.0
@@ -42,6 +43,7 @@ class _Fed:
         self.store = store
         self.lister = lister
         self.graves = Graveyard(clock)
+        self.contact = Contact(clock)
         self.version = ""
         self.synced = False
         # Sweeps that found kopf behind since its last event.
@@ -152,7 +154,11 @@ class KopfSource:
             store = ObjectStore(KINDS[name], sink, self.stats.kinds[name])
             self._fed[name] = _Fed(store, Lister(transport, store, clock), clock)
         self._operator = KopfOperator(
-            transport.credentials, [KINDS[name] for name in names], self._arrive, self._probe, liveness_endpoint
+            transport.credentials,
+            {KINDS[name]: fed.contact for name, fed in self._fed.items()},
+            self._arrive,
+            self._probe,
+            liveness_endpoint,
         )
         self._operating: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -189,6 +195,11 @@ class KopfSource:
     def ages(self) -> Mapping[str, float]:
         """Kind -> seconds since an event or a sweep's list came, inf for never."""
         return {name: self._clock() - stats.last_heard for name, stats in self.stats.kinds.items()}
+
+    def outages(self) -> Mapping[str, Outage]:
+        """Kind -> since when and why kopf has no watch open; kinds that it watches are left out."""
+        found = {name: fed.contact.outage() for name, fed in self._fed.items()}
+        return {name: outage for name, outage in found.items() if outage is not None}
 
     def request_rebuild(self, reason: str) -> None:
         """Read every kind afresh and call `on_rebuild`; soon, once for any number of requests."""

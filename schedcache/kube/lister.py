@@ -16,14 +16,27 @@ PAGE_SECONDS = 60.0
 class Lister:
     """Lists one kind with quorum reads, so that no list is older than what was seen before.
 
+    Args:
+        transport: the way to the server.
+        store: of the kind.
+        clock: seconds, monotonic.
+        heard: called whenever a page has come.
+
     Attributes:
         page: number of the page that is being read, 0 between lists.
     """
 
-    def __init__(self, transport: Transport, store: ObjectStore, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        store: ObjectStore,
+        clock: Callable[[], float],
+        heard: Callable[[], None] = lambda: None,
+    ) -> None:
         self._transport = transport
         self._store = store
         self._clock = clock
+        self._heard = heard
         self.page = 0
 
     async def read(self, *, afresh: bool = False) -> Listing:
@@ -56,6 +69,7 @@ class Lister:
             page = decode_page(await self._transport.get(kind.path, params, timeout=PAGE_SECONDS))
             stats.list_pages += 1
             stats.last_heard = self._clock()
+            self._heard()
             for raw in page.items:
                 self._store.read_into(listing, raw, afresh=afresh)
                 if time_slice.over():

@@ -13,7 +13,7 @@ from schedcache.kube.stats import KindStats, SourceStats
 from schedcache.kube.store import ObjectStore, SinkError
 from schedcache.kube.sweep import lasting_differences
 from schedcache.kube.transport import Transport
-from schedcache.ports import EventSink
+from schedcache.ports import EventSink, Outage
 
 INACTIVITY_SECONDS = 70.0
 """The API server sends a bookmark every minute to each watch that asks for them."""
@@ -107,6 +107,11 @@ class Reflector:
     def ages(self) -> Mapping[str, float]:
         """Kind -> seconds since the server was last heard on it, inf for never. Over 70 s something is wrong."""
         return {name: self._clock() - stats.last_heard for name, stats in self.stats.kinds.items()}
+
+    def outages(self) -> Mapping[str, Outage]:
+        """Kind -> since when and why no watch is open; kinds that are watched are left out."""
+        found = {name: watch.contact.outage() for name, watch in self._watches.items()}
+        return {name: outage for name, outage in found.items() if outage is not None}
 
     def request_rebuild(self, reason: str) -> None:
         """Read every kind afresh and call `on_rebuild`; soon, once for any number of requests."""

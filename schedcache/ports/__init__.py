@@ -4,7 +4,7 @@ from schedcache.ports.cluster_event import ALL, WILDCARD, ClusterEvent
 from schedcache.ports.effects import Binder, EventRecorder, StatusWriter
 from schedcache.ports.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
 from schedcache.ports.metrics import Metrics, NoMetrics
-from schedcache.ports.source import EventSink, EventSource, KubernetesObject
+from schedcache.ports.source import EventSink, EventSource, KubernetesObject, Outage
 
 __all__ = [
     "ALL",
@@ -20,6 +20,7 @@ __all__ = [
     "Metrics",
     "NoMetrics",
     "NotFoundError",
+    "Outage",
     "OutcomeUnknownError",
     "StatusWriter",
 ]

@@ -1,7 +1,7 @@
 """The watch side: what tells the scheduler about the cluster, and what it tells."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from schedcache.model import MalformedObjectError
 
@@ -34,6 +34,13 @@ class EventSink(Protocol):
         """Everything, read afresh: replaces all that the sink holds, in one call."""
 
 
+class Outage(NamedTuple):
+    """For how many seconds there has been no working connection, and how the last one ended or failed."""
+
+    seconds: float
+    why: str
+
+
 class EventSource(Protocol):
     """Lists and watches a set of kinds and feeds an EventSink."""
 
@@ -48,6 +55,9 @@ class EventSource(Protocol):
 
     def ages(self) -> Mapping[str, float]:
         """Kind -> seconds since the server was last heard on it, inf for never."""
+
+    def outages(self) -> Mapping[str, Outage]:
+        """The kinds for which no watch is open at this moment."""
 
     def request_rebuild(self, reason: str) -> None:
         """Read every kind afresh and call `on_rebuild`; soon, once for any number of requests."""

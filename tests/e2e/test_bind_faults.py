@@ -122,19 +122,3 @@ async def test_a_pod_made_again_under_its_name_during_the_bind_is_not_bound_in_i
             await cluster.audit.settled(cluster)
             assert {uid for _, _, uid in cluster.audit.bindings()} == {second["metadata"]["uid"]}
             assert first["metadata"]["uid"] != second["metadata"]["uid"]
-
-
-@pytest.mark.slow
-async def test_an_api_server_that_is_down_for_a_while_loses_nothing(cluster):
-    """It goes in the middle of binding and comes back: nothing is leaked, nothing bound twice."""
-    await cluster.make_nodes(10, capacity={"cpu": "4"})
-    async with scheduler(cluster.kubeconfig, qps=50.0, burst=1) as program:
-        await cluster.make_pods(150, requests={"cpu": "200m"})
-        await cluster.wait_until_bound(20)
-        cluster.control_plane.stop_api_server()
-        await asyncio.sleep(3)
-        await asyncio.to_thread(cluster.control_plane.start_api_server)
-        await cluster.wait_until_bound(150, timeout=60)
-        await assert_dump_is_truth(cluster, dump_of(program), timeout=60)
-        await assert_bound_once(cluster, server_was_killed=True)
-        await assert_no_node_is_overcommitted(cluster)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schedcache.kube.contact import Contact
 from schedcache.kube.decoder import (
     BrokenStreamError,
     LineSplitter,
@@ -29,7 +30,7 @@ from schedcache.kube.store import Listing, ObjectStore, SinkError
 from schedcache.kube.transport import retry_after
 from schedcache.kube.write_queue import WriteQueue
 from schedcache.model import MalformedObjectError, Pod
-from schedcache.ports import ApiError, NotFoundError, OutcomeUnknownError
+from schedcache.ports import ApiError, NotFoundError, OutcomeUnknownError, Outage
 from tests.kube.fake_api import pod
 from tests.kube.worlds import RecordingSink
 
@@ -323,3 +324,24 @@ def test_names_of_events_are_dns_names():
     long = event_name("a" * 235 + "." + "b" * 17, 1_800_000_000_000_000_000)
     assert len(long) <= 253
     assert ".." not in long
+
+
+def test_a_connection_is_there_while_a_watch_is_open_and_lost_since_the_last_sign_of_life():
+    now = 100.0
+    contact = Contact(lambda: now)
+    now = 103.0
+    assert contact.outage() == Outage(3.0, "none yet")
+    contact.failed("forbidden")
+    assert contact.outage() == Outage(3.0, "forbidden")
+    contact.heard()
+    now = 110.0
+    assert contact.outage() == Outage(7.0, "forbidden")
+    contact.opened("first")
+    contact.opened("second")
+    # Whatever becomes of one that was replaced.
+    contact.ended("first", "closed")
+    assert contact.outage() is None
+    contact.ended("second", "closed")
+    now = 111.0
+    contact.ended("second", "again")
+    assert contact.outage() == Outage(1.0, "closed")

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from schedcache.cli.source_metrics import SourceCollector
 from schedcache.framework import SKIP, Code, Status, Verdicts, unschedulable
 from schedcache.kube.stats import KindStats, SourceStats
+from schedcache.ports import Outage
 from schedcache.scheduling import measured_framework
 from schedcache.server.metrics import PrometheusMetrics
 from schedcache.server.state_metrics import StateCollector
@@ -321,3 +322,7 @@ class Source:
     @staticmethod
     def ages():
         return {"Pod": 1.0, "Node": float("inf")}
+
+    @staticmethod
+    def outages():
+        return {"Node": Outage(7.0, "connection")}

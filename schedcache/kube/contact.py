@@ -1,0 +1,42 @@
+"""Whether there is a working connection for a kind, and if not, since when."""
+
+from collections.abc import Callable
+
+from schedcache.ports import Outage
+
+
+class Contact:
+    """What is known of the connection that a kind's events come over; told by whoever lists and watches.
+
+    Args:
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lost_at = clock()
+        self._why = "none yet"
+        self._stream: object | None = None
+
+    def opened(self, stream: object) -> None:
+        """The server has accepted the watch."""
+        self._stream = stream
+
+    def ended(self, stream: object, why: str) -> None:
+        """The watch is over; nothing happens if another one, or none, is open."""
+        if self._stream is stream:
+            self._stream = None
+            self._why = why
+            self.heard()
+
+    def heard(self) -> None:
+        """The server has answered otherwise: with a page of a list."""
+        self._lost_at = self._clock()
+
+    def failed(self, why: str) -> None:
+        """A list or watch was not answered, or was refused."""
+        self._why = why
+
+    def outage(self) -> Outage | None:
+        """None while a watch is open; else how long it has been since one was, or since a page was read."""
+        return None if self._stream is not None else Outage(self._clock() - self._lost_at, self._why)
