@@ -30,7 +30,7 @@ from schedcache.kube.store import Listing, ObjectStore, SinkError
 from schedcache.kube.transport import retry_after
 from schedcache.kube.write_queue import WriteQueue
 from schedcache.model import MalformedObjectError, Pod
-from schedcache.ports import ApiError, NotFoundError, OutcomeUnknownError, Outage
+from schedcache.ports import ApiError, NotFoundError, Outage, OutcomeUnknownError
 from tests.kube.fake_api import pod
 from tests.kube.worlds import RecordingSink
 
