@@ -38,7 +38,7 @@ from schedcache.plugins.volume_matching import VolumeMatching
 
 SELECTED_NODE_ANNOTATION = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED_ANNOTATION = "pv.kubernetes.io/bind-completed"
-_NO_PROVISIONER = "kubernetes.io/no-provisioner"
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 # Bits of a row's code: a row can have several of the reasons.
 _NODE_CONFLICT, _BIND_CONFLICT, _NO_SPACE, _NO_VOLUME = 1, 2, 4, 8
@@ -272,7 +272,7 @@ class VolumeBinder:
         if storage_class is None:
             findings.fault(needed, f'failed to find storage class "{claim.storage_class_name}"')
             return
-        if storage_class.provisioner in ("", _NO_PROVISIONER):
+        if storage_class.provisioner in ("", NO_PROVISIONER):
             findings.refuse(needed, _BIND_CONFLICT)
             return
         allowed = reaches(place_of_topologies(storage_class.allowed_topologies), view)

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from schedcache.cache import Snapshot
 from schedcache.model import LabelSelector, Pod, PodAffinityTerm, PodSpec
+from schedcache.plugins.attached_volumes import MissingClaimError, VolumeUse, VolumeUseError
+from schedcache.plugins.volume_binder import NO_PROVISIONER
 from schedcache.simulation.cluster import OfflineCluster
 
 
@@ -62,21 +64,14 @@ def _text(selector: LabelSelector | None) -> str:
 
 def _volume_limits(pod: Pod, cluster: OfflineCluster) -> Iterator[str]:
     """A node whose CSINode lacks the driver takes any number of its volumes, which is as a rule a driver that restarts."""
-    drivers = sorted({driver for name in pod.claim_names() if (driver := _driver(pod.namespace, name, cluster))})
+    try:
+        volumes = VolumeUse(cluster.objects).of_new_pod(pod, csi_node=True)
+    except (MissingClaimError, VolumeUseError):
+        # The same look-up rejects the pod on every node, and says why: no limit has any part in that.
+        return
+    drivers = sorted(set(volumes.values()) - {NO_PROVISIONER})
     for node in cluster.objects.list("CSINode") if drivers else ():
         counts = {d.name: d.allocatable_count for d in node.drivers}
         for driver in drivers:
             if node.name in cluster.nodes and counts.get(driver) is None:
                 yield f"node {node.name}: CSINode names no limit for driver {driver}: limit unknown, taken as none"
-
-
-def _driver(namespace: str, claim_name: str, cluster: OfflineCluster) -> str:
-    objects = cluster.objects
-    claim = objects.get("PersistentVolumeClaim", namespace, claim_name)
-    if claim is None:
-        return ""
-    volume = objects.get("PersistentVolume", "", claim.volume_name) if claim.volume_name else None
-    if volume is not None:
-        return str(volume.csi_driver)
-    storage_class = objects.get("StorageClass", "", claim.storage_class_name or "")
-    return storage_class.provisioner if storage_class is not None else ""
