@@ -4,6 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from schedcache.cli.output import writing
 from schedcache.cli.settings import load_file
 
 
@@ -27,5 +28,6 @@ def execute(options: argparse.Namespace) -> int:
     check_profiles(loaded.config, options.file)
     for note in loaded.notes:
         print(f"note: {note}", file=sys.stderr)
-    sys.stdout.write(loaded.to_yaml())
+    with writing():
+        print(loaded.to_yaml(), end="")
     return 0

@@ -1,7 +1,7 @@
 """The command line: which commands there are, and what their exit status means.
 
-0: done, or stopped as asked. 1: it failed, or the answer is no. 2: bad input, with what was expected. 128 + n: ended by
-signal n, with nothing under way or without waiting for it.
+0: done, or stopped as asked. 1: it failed, or the answer is no. 2: bad input, with what was expected. 70: a fault of the
+program. 74: the answer could not be written. 128 + n: ended by signal n, with nothing under way or without waiting for it.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from schedcache import __version__
 from schedcache.cli import check_config, demo, run, simulate
 from schedcache.cli.errors import UsageError
+from schedcache.cli.output import UnwrittenError, writing
 
 COMMANDS = (run, demo, simulate, check_config)
 
@@ -45,7 +46,8 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _print_version(_options: argparse.Namespace) -> int:
-    print(f"schedcache {__version__}")
+    with writing():
+        print(f"schedcache {__version__}")
     return 0
 
 
@@ -56,7 +58,13 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
     if rest:
         options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
-        return int(options.execute(options))
+        status = int(options.execute(options))
+        with writing():
+            print(end="", flush=True)
     except UsageError as error:
         print(f"schedcache {options.command}: {error}", file=sys.stderr)
         return 2
+    except UnwrittenError as error:
+        print(f"schedcache {options.command}: {error}", file=sys.stderr)
+        return error.status
+    return status

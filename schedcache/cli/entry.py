@@ -8,10 +8,25 @@ from collections.abc import Sequence
 
 from schedcache.cli.signals import obeyed
 
+FAULT = 70
+"""The exit status of a program with a fault (EX_SOFTWARE of sysexits.h): 1, Python's own for it, is an answer here."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit status."""
+    """Run a command; its exit status. Whatever is raised is a fault of the program, told with its traceback."""
     with obeyed():
-        from schedcache.cli.commands import run_command
+        try:
+            from schedcache.cli.commands import run_command
 
-        return run_command(arguments)
+            return run_command(arguments)
+        except Exception:  # noqa: BLE001  the outermost place: nobody is left who could know better
+            return _fault()
+
+
+def _fault() -> int:
+    import sys
+    import traceback
+
+    traceback.print_exc()
+    print(f"schedcache: a fault of the program, exit status {FAULT}", file=sys.stderr)
+    return FAULT

@@ -3,9 +3,12 @@
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from schedcache.cli.errors import UsageError
+from schedcache.cli.output import writing
 from schedcache.cli.settings import load_file
 
 
@@ -15,7 +18,8 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "simulate",
         help="say where pods would go, from files alone",
         description="Say where pods would go, and why not elsewhere, from files alone: as kubectl prints them, or raw"
-        " manifests. Each pod is asked about alone. Exit status 0: all pods fit, 1: some do not, 2: bad input.",
+        " manifests. Each pod is asked about alone. Exit status 0: all pods fit, 1: some do not, 2: bad input; anything"
+        " else: there is no answer.",
     )
     parser.add_argument(
         "--cluster",
@@ -49,7 +53,7 @@ def execute(options: argparse.Namespace) -> int:
             [found for name in options.cluster for found in parse_objects(_read(name), name)], configuration
         )
         if Path(options.pod).is_file() or options.pod == "-":
-            pods = what_if.pods_of(parse_objects(_read(options.pod), options.pod))
+            pods = what_if.pods_of(parse_objects(_read(options.pod), options.pod), options.pod)
         elif options.pod.endswith((".yaml", ".yml", ".json")):
             raise UsageError(f"--pod: {options.pod}: there is no such file")
         else:
@@ -57,13 +61,21 @@ def execute(options: argparse.Namespace) -> int:
         answer = what_if.ask(pods, options.replicas)
     except (InputError, ProfileError, PluginSetError, RegistryError) as error:
         raise UsageError(str(error)) from None
-    if options.output == "json":
-        print(json.dumps(answer.report, indent=1))
-    else:
-        from schedcache.cli.simulate_table import print_report
-
-        print_report(answer.report)
+    for warning in answer.cluster_warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    _print(answer.report, options.output)
     return 0 if answer.fits else 1
+
+
+def _print(report: Mapping[str, Any], form: str) -> None:
+    if form == "json":
+        text = json.dumps(report, indent=1) + "\n"
+    else:
+        from schedcache.cli.simulate_table import table_text
+
+        text = table_text(report, sys.stdout)
+    with writing():
+        print(text, end="")
 
 
 def _read(name: str) -> str:

@@ -1,8 +1,9 @@
 """The simulate command's answer for people: one table a pod, what to think of it, and where copies go."""
 
+import io
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,13 +13,18 @@ _ROWS = 20
 """Nodes listed a pod: the best ones and the nearest misses; more would hide the answer."""
 
 
-def print_report(report: Mapping[str, Any], console: Console | None = None) -> None:
-    """Print what `simulate -o json` would print, in words and tables."""
-    console = console or Console(highlight=False, soft_wrap=True)
+def table_text(report: Mapping[str, Any], output: TextIO | None) -> str:
+    """What `simulate -o json` would print, in words and tables, as `output` can show it: in colours on a terminal."""
+    # Not on the output itself: rich ends the process with status 1 when that is a pipe which nobody reads.
+    page = io.TextIOWrapper(io.BytesIO(), encoding=output.encoding if output is not None else "utf-8")
+    on_terminal = output is not None and output.isatty()
+    console = Console(file=page, force_terminal=on_terminal or None, highlight=False, soft_wrap=True)
     for answer in report["pods"]:
         _print_pod(answer, console)
     if report["replicas"] is not None:
         _print_replicas(report["replicas"], console)
+    page.seek(0)
+    return page.read()
 
 
 def _print_pod(answer: Mapping[str, Any], console: Console) -> None:

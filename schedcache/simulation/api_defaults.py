@@ -1,7 +1,7 @@
 """What the API server fills in when a raw manifest is created, as far as scheduling sees it (Kubernetes 1.37).
 
-Sources: pkg/apis/core/v1/defaults.go, pkg/registry/core/pod/strategy.go, and the admission plugin Priority. What has been
-through an API server already comes out as it went in. Objects are plain data; the ones passed in are not changed.
+Sources: pkg/apis/core/v1/defaults.go and pkg/registry/core/pod/strategy.go. What has been through an API server already comes
+out as it went in. Objects are plain data; the ones passed in are not changed.
 """
 
 import copy
@@ -20,33 +20,12 @@ from schedcache.model.resources import (
     pod_requests,
 )
 from schedcache.simulation.manifest_checks import READ, check_manifest
+from schedcache.simulation.priority_classes import PriorityClasses
 
 _NAMESPACE = uuid.UUID("6f0d5c38-3a5f-5a1b-9c57-0d6c3f3f7a11")
-_SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _WITHOUT_NAMESPACE = {"Node", "PriorityClass"} | {name for name, kind in CLUSTER_OBJECTS.items() if not kind.namespaced}
 
 JSONObject = Mapping[str, Any]
-
-
-class PriorityClasses:
-    """The priority classes of a cluster."""
-
-    def __init__(self) -> None:
-        self._values = dict(_SYSTEM_CLASSES)
-        self._default = 0
-
-    def add(self, obj: JSONObject) -> None:
-        """Note the object if it is one. Raises MalformedObjectError."""
-        if obj.get("kind") == "PriorityClass":
-            check_manifest(obj)
-            value = obj.get("value") or 0
-            self._values[obj["metadata"]["name"]] = value
-            if obj.get("globalDefault"):
-                self._default = value
-
-    def value(self, name: str | None) -> int | None:
-        """The priority that a pod of the class gets; None where there is no such class."""
-        return self._values.get(name) if name else self._default
 
 
 def with_api_defaults(obj: JSONObject, priorities: PriorityClasses) -> JSONObject:

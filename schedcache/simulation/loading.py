@@ -1,12 +1,13 @@
 """Cluster and pod files as kubectl prints them, or raw manifests: YAML or JSON, one object, a List or many documents."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from schedcache.config.plain_yaml import PlainYAMLError, documents
 from schedcache.model import MalformedObjectError
+from schedcache.simulation.manifest_checks import READ
 
 
 class InputError(ValueError):
@@ -23,10 +24,16 @@ class SourcedObject(NamedTuple):
 def parse_objects(text: str, source: str) -> list[SourcedObject]:
     """All objects of a file, Lists taken apart. Raises InputError."""
     objects = []
-    for document in _documents(text, source):
+    found = _documents(text, source)
+    if not found:
+        # A kubectl that failed leaves such a file; taken for an empty cluster it would be an answer to another question.
+        raise InputError(f"{source}: there is no object in it; an empty cluster is a List without items")
+    for document in found:
         for obj in _items(document, source):
             if not isinstance(obj.get("kind"), str):
                 raise InputError(f"{source}: an object without kind: {_glimpse(obj)}")
+            if obj["kind"] == "Status":
+                raise InputError(f"{source}: an error of the API server in the place of objects: {obj.get('message')}")
             objects.append(SourcedObject(source, obj))
     return objects
 
@@ -40,12 +47,12 @@ def reading(source: str) -> Iterator[None]:
         raise InputError(f"{source}: {error}") from None
 
 
-def _documents(text: str, source: str) -> Iterable[Any]:
+def _documents(text: str, source: str) -> Sequence[Any]:
     if text.lstrip().startswith("{"):
         try:
-            return [json.loads(text)]
+            return list(_json_documents(text))
         except (json.JSONDecodeError, RecursionError):
-            # Flow-style YAML, or several JSON documents in a row: YAML reads both or says where it fails.
+            # Flow-style YAML: YAML reads it or says where it fails.
             pass
     try:
         return [document for document in documents(text) if document is not None]
@@ -53,11 +60,26 @@ def _documents(text: str, source: str) -> Iterable[Any]:
         raise InputError(f"{source}: neither YAML nor JSON: {error}") from None
 
 
+def _json_documents(text: str) -> Iterator[Any]:
+    """One after the other, as when several kubectl have written to one file."""
+    decoder, rest = json.JSONDecoder(), text.strip()
+    while rest:
+        document, end = decoder.raw_decode(rest)
+        yield document
+        rest = rest[end:].lstrip()
+
+
 def _items(document: Any, source: str) -> Iterator[Mapping[str, Any]]:
     if not isinstance(document, Mapping):
         raise InputError(f"{source}: expected a Kubernetes object, got {_glimpse(document)}")
     kind = document.get("kind")
-    if not (isinstance(kind, str) and kind.endswith("List") and "items" in document):
+    if not (isinstance(kind, str) and kind.endswith("List")):
+        yield document
+        return
+    if "items" not in document:
+        if kind.removesuffix("List") in {"", *READ}:
+            raise InputError(f"{source}: items: is missing from a {kind}")
+        # A kind of that name, and no list of another.
         yield document
         return
     items = document["items"] or ()

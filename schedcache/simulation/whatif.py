@@ -6,18 +6,23 @@ from typing import Any, NamedTuple
 from schedcache.cache import Snapshot
 from schedcache.config.types import KubeSchedulerConfiguration
 from schedcache.model import MalformedObjectError, Pod
-from schedcache.simulation.api_defaults import PriorityClasses, with_api_defaults
+from schedcache.simulation.api_defaults import with_api_defaults
 from schedcache.simulation.cluster import OfflineCluster, read_pod
 from schedcache.simulation.loading import InputError, SourcedObject, reading
 from schedcache.simulation.manifest_checks import READ
 from schedcache.simulation.offline import OfflineScheduler
+from schedcache.simulation.priority_classes import PriorityClasses
 
 
 class Answer(NamedTuple):
-    """`report` is what `-o json` prints; `fits`: every pod, or every replica, has a node."""
+    """`report` is what `-o json` prints; `fits`: every pod, or every replica, has a node.
+
+    `cluster_warnings` are about pods that were not asked for; what is about those that were is in the report.
+    """
 
     report: dict[str, Any]
     fits: bool
+    cluster_warnings: Sequence[str] = ()
 
 
 class WhatIf:
@@ -27,6 +32,8 @@ class WhatIf:
         self._priorities = PriorityClasses()
         self._config = config
         self._given: dict[tuple[str, str, str], SourcedObject] = {}
+        self._objections: dict[str, str] = {}
+        """By the pod's full name, with its file."""
         self.cluster = OfflineCluster(scheduler_names={p.scheduler_name or "" for p in config.profiles or ()})
         for found in objects:
             with reading(found.source):
@@ -40,6 +47,16 @@ class WhatIf:
         if made["kind"] in READ:
             self._refuse_namesake(found, made)
         self.cluster.add(made)
+        if made["kind"] == "Pod":
+            self._note_objection(found, made)
+
+    def _note_objection(self, found: SourcedObject, made: Mapping[str, Any]) -> None:
+        name = f"{made['metadata']['namespace']}/{made['metadata']['name']}"
+        objection = self._priorities.objection(found.obj)
+        if objection:
+            self._objections[name] = f"{found.source}: Pod {name}: {objection}"
+        else:
+            self._objections.pop(name, None)
 
     def _refuse_namesake(self, found: SourcedObject, made: Mapping[str, Any]) -> None:
         metadata = made["metadata"]
@@ -51,16 +68,18 @@ class WhatIf:
             raise MalformedObjectError(kind, "/".join(filter(None, names)), "metadata.name", text)
         self._given[key] = found
 
-    def pods_of(self, objects: Iterable[SourcedObject]) -> list[Pod]:
-        """The pods of a file, which are not in the cluster. Raises InputError."""
+    def pods_of(self, objects: Iterable[SourcedObject], source: str = "the pods") -> list[Pod]:
+        """The pods of a file, named by `source`, which are not in the cluster. Raises InputError."""
         pods = []
-        for source, obj in objects:
-            if obj.get("kind") != "Pod":
-                raise InputError(f"{source}: expected a Pod to place, got a {obj.get('kind')}")
-            with reading(source):
-                pods.append(read_pod(with_api_defaults(obj, self._priorities)))
+        for found in objects:
+            if found.obj.get("kind") != "Pod":
+                raise InputError(f"{found.source}: expected a Pod to place, got a {found.obj.get('kind')}")
+            with reading(found.source):
+                made = with_api_defaults(found.obj, self._priorities)
+                pods.append(read_pod(made))
+            self._note_objection(found, made)
         if not pods:
-            raise InputError("there is no pod to place")
+            raise InputError(f"{source}: there is no pod to place")
         for pod in pods:
             known = self.cluster.find_pod(pod.namespace, pod.name)
             if known is not None:
@@ -85,14 +104,21 @@ class WhatIf:
         if replicas is not None and len(pods) != 1:
             raise InputError(f"replicas are copies of one pod, there are {len(pods)}")
         scheduler = OfflineScheduler(self.cluster, self._config)
-        answers = [{"pod": pod.full_name, **scheduler.ask(pod)} for pod in pods]
+        answers = [self._with_objection({"pod": pod.full_name, **scheduler.ask(pod)}) for pod in pods]
         fits = all(answer["selected"] for answer in answers)
         copies = None
         if replicas is not None:
             placed, stopped_by = scheduler.place_replicas(pods[0], replicas)
             copies = {"placed": placed, "stopped_by": stopped_by}
             fits = len(placed) == replicas
-        return Answer({"pods": answers, "nodes": _nodes(scheduler.snapshot), "replicas": copies}, fits)
+        report = {"pods": answers, "nodes": _nodes(scheduler.snapshot), "replicas": copies}
+        asked = {pod.full_name for pod in pods}
+        others = [text for name, text in self._objections.items() if name not in asked]
+        return Answer(report, fits, others)
+
+    def _with_objection(self, answer: dict[str, Any]) -> dict[str, Any]:
+        objection = self._objections.get(answer["pod"])
+        return {**answer, "warnings": [objection, *answer["warnings"]]} if objection else answer
 
 
 def _alike(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:

@@ -4,7 +4,8 @@ import copy
 
 import pytest
 
-from schedcache.simulation.api_defaults import PriorityClasses, with_api_defaults
+from schedcache.simulation.api_defaults import with_api_defaults
+from schedcache.simulation.priority_classes import PriorityClasses
 
 
 def priority_classes(objects=()):
