@@ -77,10 +77,10 @@ class _Store:
         for obj in objects:
             store.show(_key(obj), obj)
         for key, base in self.base.items():
-            newest = store.visible.get(key)
-            if newest is not None and _same_version(base, newest):
+            newest, assumed = store.visible.get(key), self.visible.get(key)
+            if newest is not None and assumed is not None and _same_version(base, newest):
                 store.base[key] = newest
-                store.show(key, self.visible[key])
+                store.show(key, assumed)
         return store
 
     def check(self) -> None:

@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import pairwise
+from reprlib import Repr
 
 import numpy as np
 
@@ -14,6 +16,11 @@ from schedcache.cache.node_info import NodeInfo
 from schedcache.cache.pod_state import PodState
 from schedcache.cache.snapshot import Snapshot
 from schedcache.model import Pod
+
+_BRIEF = Repr()
+_BRIEF.maxdict = _BRIEF.maxset = _BRIEF.maxlist = 8
+_BRIEF.maxstring = 100
+_BRIEF.maxother = 200
 
 
 def check_node(entries: NodeEntries, pod_states: Mapping[str, PodState], info: NodeInfo) -> None:
@@ -87,15 +94,28 @@ def check_snapshot(entries: NodeEntries, snapshot: Snapshot) -> None:
 
 
 def expect(what: str, want: object, got: object) -> None:
-    """Raises CacheCorruptedError with both, where they are not equal."""
+    """Raises CacheCorruptedError with what differs between them, where they are not equal."""
     if want != got:
-        raise CacheCorruptedError(f"{what}: expected {want!r}, found {got!r}")
+        wanted, found = _differing(want, got)
+        raise CacheCorruptedError(f"{what}: expected {_BRIEF.repr(wanted)}, found {_BRIEF.repr(found)}")
 
 
 def require(what: str, holds: object) -> None:
     """Raises CacheCorruptedError where it does not hold."""
     if not holds:
         raise CacheCorruptedError(f"{what}: does not hold")
+
+
+def _differing(want: object, got: object) -> tuple[object, object]:
+    """Of two collections the parts that differ: one of all nodes would make a message of thousands of lines."""
+    if isinstance(want, list) and isinstance(got, list) and len(want) == len(got):
+        want, got = dict(enumerate(want)), dict(enumerate(got))
+    if isinstance(want, Mapping) and isinstance(got, Mapping):
+        same = {key for key in want.keys() & got.keys() if want[key] == got[key]}
+        return {k: v for k, v in want.items() if k not in same}, {k: v for k, v in got.items() if k not in same}
+    if isinstance(want, AbstractSet) and isinstance(got, AbstractSet):
+        return want - got, got - want
+    return want, got
 
 
 def _check_info(info: NodeInfo, name: str, pods: Mapping[str, Pod]) -> None:
@@ -140,8 +160,14 @@ def _check_images(nodes: Mapping[str, NodeInfo], records: ImageStates) -> None:
 
 def _check_columns(columns: Columns) -> None:
     fresh = Columns()
-    rows = [columns.row_of[name] for name in columns.row_of]
+    rows = list(columns.row_of.values())
     fresh_rows = [fresh.write(columns.infos[row])[0] for row in rows]
+
+    def compare(what: str, want: np.ndarray, got: np.ndarray) -> None:
+        names = columns.row_of.keys()
+        found = dict(zip(names, got[..., rows].T.tolist(), strict=True))
+        expect(what, dict(zip(names, want[..., fresh_rows].T.tolist(), strict=True)), found)
+
     for field in (
         "non_zero_requested",
         "pod_count",
@@ -150,13 +176,11 @@ def _check_columns(columns: Columns) -> None:
         "required_anti_affinity_pods",
         "unschedulable",
     ):
-        _expect_rows(field, getattr(fresh, field)[..., fresh_rows], getattr(columns, field)[..., rows])
+        compare(field, getattr(fresh, field), getattr(columns, field))
     for name, index in columns.resource_index.items():
         for field in ("allocatable", "requested"):
-            got = getattr(columns, field)[index, rows]
-            i = fresh.resource_index.get(name)
-            want = np.zeros_like(got) if i is None else getattr(fresh, field)[i, fresh_rows]
-            _expect_rows(f"{field} {name}", want, got)
+            i, got = fresh.resource_index.get(name), getattr(columns, field)[index]
+            compare(f"{field} {name}", np.zeros_like(got) if i is None else getattr(fresh, field)[i], got)
     expect("resources", set(), fresh.resource_index.keys() - columns.resource_index.keys())
     _check_ids("taint sets", columns.taint_sets)
     for key in columns.label_keys:
@@ -220,7 +244,3 @@ def _check_versions(columns: Columns) -> None:
     expect("the newest write on record", columns.version, max((version for version, _ in on_record), default=0))
     for version, row in on_record:
         expect(f"generation of row {row}", version, int(written[row]))
-
-
-def _expect_rows(what: str, want: np.ndarray, got: np.ndarray) -> None:
-    expect(what, want.tolist(), got.tolist())

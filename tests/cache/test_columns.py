@@ -128,6 +128,15 @@ def test_resources_that_nobody_names_any_more_are_dropped(monkeypatch):
     assert columns.allocatable[[index["cpu"], index["x.io/kept"], index["x.io/zero"]], r].tolist() == [8000, 7, 0]
     assert columns.requested[[index["cpu"], index["x.io/asked"]], r].tolist() == [1000, 3]
     assert columns.allocatable[index["x.io/39"], row(snapshot, "n2")] == 1
+    many = {f"x.io/many{i}": "1" for i in range(10)}
+    for version in range(2):
+        cache.update_node(None, make_node("n2", allocatable={**many, f"x.io/{version}": "1"}))
+        updated(cache, snapshot)
+    index = columns.resource_index
+    for name in ("o", "p", "q"):
+        cache.update_node(None, make_node("n2", allocatable={**many, f"x.io/{name}": "1"}))
+        updated(cache, snapshot)
+    assert columns.resource_index is index, "what is in use is not gone through at every update"
     assert columns.allocatable.flags.c_contiguous
 
 
@@ -283,6 +292,12 @@ class TestInternedColumn:
         assert column.values is before
         column.set(1, "g")
         assert (column.values, column.ids.tolist()) == (["c", "g"], [0, 1])
+        before = column.values
+        for value in "hijk":
+            column.set(1, value)
+        assert column.values is before
+        column.set(1, "l")
+        assert column.values == ["c", "l"]
 
     def test_grows_with_absent_rows(self):
         column = InternedColumn(1)

@@ -8,6 +8,7 @@ from schedcache.cache import (
     AlreadyAddedError,
     AlreadyCachedError,
     CacheError,
+    NodeInfo,
     NotAssumedError,
     NotExpiredError,
     NoUIDError,
@@ -20,6 +21,8 @@ from schedcache.cache import (
     UnknownNodeError,
     WrongNodeError,
 )
+from schedcache.model import Pod, Resource
+from schedcache.testing.builders import pod_object
 from schedcache.testing.virtual_clock import VirtualClock
 from tests.cache.support import make_cache, make_node, make_pod, names, uids, updated
 
@@ -164,6 +167,33 @@ def test_an_update_counts_exactly_the_new_object(change):
     for field in ("requested", "non_zero_requested", "used_ports", "pvc_ref_counts", "pods_by_uid",
                   "pods_with_affinity_by_uid", "pods_with_required_anti_affinity_by_uid"):  # fmt: skip
         assert getattr(cache.nodes["n1"], field) == getattr(expected.nodes["n1"], field)
+
+
+def resized(cpu):
+    """The pod of one spec, as the kubelet reports its container."""
+    obj = pod_object("a", "n1", requests={"cpu": "1"})
+    obj["status"] = {"containerStatuses": [{"name": "main", "allocatedResources": {"cpu": cpu}}]}
+    return Pod.from_dict(obj)
+
+
+def test_a_resize_counts_without_a_change_of_the_spec():
+    cache = make_cache("n1")
+    cache.add_pod(resized("1"))
+    cache.update_pod(resized("1"), resized("3"))
+    assert cache.nodes["n1"].requested.milli_cpu == 3000
+    cache.update_pod(resized("3"), resized("1"))
+    assert cache.nodes["n1"].requested.milli_cpu == 1000
+
+
+def test_pods_that_ask_for_none_of_a_resource_come_and_go():
+    cache = make_cache("n1")
+    pods = [make_pod(name, "n1", requests={"x.io/y": "0"}) for name in ("a", "b")]
+    for pod in pods:
+        cache.add_pod(pod)
+    for pod in pods:
+        cache.remove_pod(pod)
+        assert cache.nodes["n1"].requested == Resource()
+    assert cache.nodes["n1"].requested.scalar == {}
 
 
 class TestReset:
@@ -395,6 +425,22 @@ def test_one_generation_of_a_node_is_one_object_for_everybody():
     updated(cache, first)
     assert first.get("n1") is not second.get("n1")
     assert first.get("n2") is second.get("n2")
+
+
+def test_a_change_of_images_elsewhere_copies_no_node():
+    cache = make_cache()
+    cache.add_node(make_node("n1", images=[(["a"], 1)]))
+    before = cache.dump().nodes["n1"]
+    cache.add_node(make_node("n2", images=[(["b"], 1)]))
+    assert cache.dump().nodes["n1"] is before
+    cache.add_node(make_node("n3", images=[(["a"], 1)]))
+    assert cache.dump().nodes["n1"] is not before
+    assert before.image_states["a"].num_nodes == 1
+
+
+def test_every_entry_has_a_generation_of_its_own():
+    first, second = NodeInfo("n1"), NodeInfo("n1")
+    assert second.generation > first.generation > 0
 
 
 def test_what_is_shared_cannot_be_changed():

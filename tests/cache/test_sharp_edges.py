@@ -90,6 +90,21 @@ def test_e_image_counts_of_a_snapshot_are_as_old_as_the_nodes_own_change():
     assert updated(cache, snapshot).get("n1").image_states["a:1"].num_nodes == 2
 
 
+def test_e_a_ghost_shows_records_that_were_given_up_as_empty():
+    """As in kube-scheduler: the other node's update makes a record of its own, and leaves the ghost the old one."""
+    cache, image = make_cache(), [(["a:1"], 100)]
+    for name in ("n1", "n2"):
+        cache.add_node(make_node(name, images=image))
+    cache.add_pod(make_pod("p", "n1"))
+    cache.remove_node(make_node("n1"))
+    ghost = cache.dump().nodes["n1"]
+    assert ghost.image_states["a:1"].num_nodes == 1
+    cache.update_node(None, make_node("n2", images=image, version=2))
+    assert cache.dump().nodes["n1"].image_states["a:1"].num_nodes == 0
+    assert cache.dump().nodes["n2"].image_states["a:1"].num_nodes == 1
+    assert ghost.image_states["a:1"].num_nodes == 1
+
+
 def test_f_a_claim_is_used_while_a_listed_node_uses_it():
     cache = make_cache("n1", "n2")
     shared = [make_pod(name, node, claims=["data"]) for name, node in (("a", "n1"), ("b", "n2"))]

@@ -232,6 +232,61 @@ def test_check_finds_a_wrong_count():
     assert "row 0 has 0, a recount gives 1" in problems[1]
 
 
+def test_check_finds_owners_that_are_not_known_and_tells_all_it_finds():
+    pods = [make_pod(f"p{i}", "n1", {"app": "web"}, affinity=anti_affinity("app", "web")) for i in range(2)]
+    snapshot = Snapshot.build(pods, [make_node("n1"), make_node("n2")])
+    index = snapshot.term_index
+    for wanted in (term(), term(DB)):
+        index.counts(wanted)
+        index._matched[wanted].counts.add(1, 5)
+    (placed,) = index._placed["default"].values()
+    placed.rows[1] = placed.terminating[1] = 3
+    (unknown,) = index._owned
+    kept = index._owned.pop(unknown)
+    index._owned[OwnedTerm(Ownership.PREFERRED, "zone", frozenset(["default"]), None, DB)] = kept
+    problems = "\n".join(index.check())
+    for found in (
+        f"pods that match {term()}: row 1 has 5, a recount gives 0",
+        f"pods that match {term(DB)}: row 1 has 5, a recount gives 0",
+        f"owners of {unknown}: row 0 has 0, a recount gives 2",
+        "row 0 has 2, a recount gives 0",
+        "pods of a shape in default with labels {'app': 'web'}: row 1 has 3, a recount gives 0",
+        "terminating pods of a shape in default with labels {'app': 'web'}: row 1 has 3, a recount gives 0",
+    ):
+        assert found in problems
+
+
+def test_check_finds_a_shape_that_nobody_has():
+    cache = SchedulerCache()
+    cache.add_node(make_node("n1"))
+    pod = make_pod("p", "n1", {"app": "web"})
+    cache.add_pod(pod)
+    snapshot = Snapshot()
+    cache.update_snapshot(snapshot)
+    snapshot.term_index.counts(term())
+    snapshot.term_index._placed["default"][make_pod("q", "n1", {"app": "db"}).shape] = snapshot.term_index._placed[
+        "default"
+    ][pod.shape]
+    (problem, other) = snapshot.term_index.check()
+    assert "labels {'app': 'db'}: row 0 has 1, a recount gives 0" in problem
+    assert "does not know the terms that match it" in other
+
+
+def test_a_snapshot_that_is_made_anew_answers_by_its_new_rows():
+    cache, snapshot = SchedulerCache(), Snapshot()
+    for name in ("n1", "n2"):
+        cache.add_node(make_node(name))
+    cache.add_pod(make_pod("p", "n2", {"app": "web"}))
+    cache.update_snapshot(snapshot)
+    assert by_node(snapshot, term()) == {"n2": 1}
+    cache.reset()
+    cache.add_node(make_node("n2"))
+    for name in "ab":
+        cache.add_pod(make_pod(name, "n2", {"app": "web"}))
+    cache.update_snapshot(snapshot)
+    assert by_node(snapshot, term()) == {"n2": 2}
+
+
 def test_terms_are_filed_where_only_pods_that_can_match_look():
     file = TermFile()
     web_gold = LabelSelector((Requirement("app", "In", ("web",)), Requirement("tier", "In", ("gold",))))
@@ -401,7 +456,8 @@ def test_the_topology_version_moves_with_labels_taints_and_nodes_alone():
         before = snapshot.columns.topology_version
         change(*args)
         cache.update_snapshot(snapshot)
-        return snapshot.columns.topology_version != before
+        assert snapshot.columns.topology_version >= before
+        return snapshot.columns.topology_version > before
 
     plain, labelled = make_node("n1"), make_node("n1", zone="a")
     tainted = Node.from_dict(
@@ -423,6 +479,8 @@ def test_the_topology_version_moves_with_labels_taints_and_nodes_alone():
     assert moved(cache.update_node, labelled, tainted)
     assert not moved(cache.update_node, tainted, beating)
     assert moved(cache.remove_node, beating)
+    assert moved(cache.add_node, tainted)
+    assert moved(cache.remove_node, tainted)
 
 
 def test_columns_without_nodes():

@@ -1,12 +1,12 @@
 """Validation finds every kind of damage, and finds nothing in a sound cache."""
 
+import re
+
 import pytest
 
-from schedcache.cache import CacheCorruptedError, ClusterObjects, SchedulerCache, Snapshot, validator
+from schedcache.cache import CacheCorruptedError, NodeInfo, SchedulerCache, Snapshot, validator
 from schedcache.cache.image_states import ImageStateSummary
 from schedcache.model import Resource
-from schedcache.model.objects import Service
-from schedcache.model.storage import ClaimRef, PersistentVolume
 from tests.cache.support import make_cache, make_node, make_pod, updated
 
 
@@ -42,38 +42,116 @@ def _info(cache):
 
 
 CACHE_DAMAGE = {
-    "requested": lambda c: setattr(_info(c).requested, "memory", 1),
-    "requested scalar": lambda c: _info(c).requested.scalar.update({"x.io/y": 2}),
-    "non-zero requested": lambda c: setattr(_info(c).non_zero_requested, "milli_cpu", 1),
-    "ports": lambda c: _info(c).used_ports.update({("0.0.0.0", "TCP", 80): 2}),
-    "claims": lambda c: _info(c).pvc_ref_counts.clear(),
-    "pods": lambda c: _info(c).pods_by_uid.update({"x": make_pod("x", "n1")}),
-    "another object of a pod": lambda c: _info(c).pods_by_uid.update({"uid-a": make_pod("a", "n1")}),
-    "affinity pods": lambda c: _info(c).pods_with_affinity_by_uid.clear(),
-    "anti-affinity pods": lambda c: _info(c).pods_with_required_anti_affinity_by_uid.clear(),
-    "allocatable": lambda c: setattr(_info(c), "allocatable", Resource(1)),
-    "node object": lambda c: setattr(_info(c), "node", make_node("other")),
-    "name": lambda c: setattr(_info(c), "name", "n7"),
-    "ghost without pods": lambda c: c.nodes.__setitem__("n9", type(_info(c))("n9")),
-    "entry missing": lambda c: c.nodes.pop("n9"),
-    "order of the list": lambda c: c.nodes.move_to_end("n1", last=False),
-    "tree lacks a node": lambda c: c.node_tree.remove("n1"),
-    "tree has a node too many": lambda c: c.node_tree.set("n9", ""),
-    "zone in the tree": lambda c: c.node_tree.set("n1", "elsewhere"),
-    "size of the tree": lambda c: c.node_tree._zone_of.update({"x": "a"}),
-    "pod state missing": lambda c: c.pod_states.pop("uid-a"),
-    "pod state under another UID": lambda c: c.pod_states.update({"x": c.pod_states.pop("uid-a")}),
-    "deadline of a confirmed pod": lambda c: setattr(c.pod_states["uid-a"], "deadline", 1.0),
-    "deadline before the binding has finished": lambda c: setattr(c.pod_states["uid-b"], "deadline", 1.0),
-    "assumed pod not cached": lambda c: c.assumed_pods.update({"x": c.pod_states["uid-a"]}),
-    "image count": lambda c: c.image_states.states["i"].nodes.add("n9"),
-    "image summary": lambda c: setattr(c.image_states.states["i"], "summary", c.image_states.states["i"].summary.__class__(5, 1)),
-    "image size": lambda c: setattr(c.image_states.states["i"], "size", 6),
-    "image too many": lambda c: c.image_states.states.update({"j": c.image_states.states["i"]}),
-    "images shown": lambda c: setattr(c.nodes["n1"], "image_states", {"i": ImageStateSummary(5, 1)}),
-    "image record of a node": lambda c: setattr(_info(c), "image_refs", ()),
-    "image record replaced": lambda c: c.image_states.states.update({"i": _clone(c.image_states.states["i"])}),
-}  # fmt: skip
+    "requested": ("requested of node n1: expected ", lambda c: setattr(_info(c).requested, "memory", 1)),
+    "requested scalar": ("requested of node n1: expected ", lambda c: _info(c).requested.scalar.update({"x.io/y": 2})),
+    "non-zero requested": (
+        "non_zero_requested of node n1: expected ",
+        lambda c: setattr(_info(c).non_zero_requested, "milli_cpu", 1),
+    ),
+    "ports": ("used_ports of node n1: expected ", lambda c: _info(c).used_ports.update({("0.0.0.0", "TCP", 80): 2})),
+    "claims": (
+        "pvc_ref_counts of node n1: expected {'default/c': 1}, found {}",
+        lambda c: _info(c).pvc_ref_counts.clear(),
+    ),
+    "pods": ("pods_by_uid of node n1: expected ", lambda c: _info(c).pods_by_uid.update({"x": make_pod("x", "n1")})),
+    "another object of a pod": (
+        "pods_by_uid of node n1: expected ",
+        lambda c: _info(c).pods_by_uid.update({"uid-a": make_pod("a", "n1")}),
+    ),
+    "affinity pods": (
+        "pods_with_affinity_by_uid of node n1: expected ",
+        lambda c: _info(c).pods_with_affinity_by_uid.clear(),
+    ),
+    "anti-affinity pods": (
+        "pods_with_required_anti_affinity_by_uid of node n1: expected ",
+        lambda c: _info(c).pods_with_required_anti_affinity_by_uid.clear(),
+    ),
+    "allocatable": ("allocatable of node n1: expected ", lambda c: setattr(_info(c), "allocatable", Resource(1))),
+    "node object": (
+        "name of the node object of n1: expected 'n1', found 'other'",
+        lambda c: setattr(_info(c), "node", make_node("other")),
+    ),
+    "name": ("name of a node entry: expected 'n1', found 'n7'", lambda c: setattr(_info(c), "name", "n7")),
+    "ghost without pods": (
+        "non_zero_requested of node n9: expected ",
+        lambda c: c.nodes.__setitem__("n9", type(_info(c))("n9")),
+    ),
+    "entry for nobody": (
+        "node n8 without node object has pods: does not hold",
+        lambda c: c.nodes.__setitem__("n8", NodeInfo("n8")),
+    ),
+    "entry missing": (
+        "nodes that pods are on, without entry: expected set(), found {'n9'}",
+        lambda c: c.nodes.pop("n9"),
+    ),
+    "order of the list": (" newer than NodeInfo(", lambda c: c.nodes.move_to_end("n1", last=False)),
+    "tree lacks a node": (
+        "zones in the node tree: expected {('n1', ':\\x00:a')}, found set()",
+        lambda c: c.node_tree.remove("n1"),
+    ),
+    "tree has a node too many": (
+        "zones in the node tree: expected set(), found {('n9', '')}",
+        lambda c: c.node_tree.set("n9", ""),
+    ),
+    "zone in the tree": (
+        "zones in the node tree: expected {('n1', ':\\x00:a')}, found {('n1', 'elsewhere')}",
+        lambda c: c.node_tree.set("n1", "elsewhere"),
+    ),
+    "size of the tree": (
+        "size of the node tree: expected 2, found 3",
+        lambda c: c.node_tree._zone_of.update({"x": "a"}),
+    ),
+    "pod state missing": ("requested of node n1: expected ", lambda c: c.pod_states.pop("uid-a")),
+    "pod state under another UID": (
+        "UID of a pod state: expected 'x', found 'uid-a'",
+        lambda c: c.pod_states.update({"x": c.pod_states.pop("uid-a")}),
+    ),
+    "deadline of a confirmed pod": (
+        "deadline of confirmed pod uid-a: expected None, found 1.0",
+        lambda c: setattr(c.pod_states["uid-a"], "deadline", 1.0),
+    ),
+    "deadline before the binding has finished": (
+        "deadline of pod uid-b, whose binding has not finished: expected None, found 1.0",
+        lambda c: setattr(c.pod_states["uid-b"], "deadline", 1.0),
+    ),
+    "assumed pod not cached": (
+        "assumed pod x is cached: does not hold",
+        lambda c: c.assumed_pods.update({"x": c.pod_states["uid-a"]}),
+    ),
+    "image count": (
+        "nodes of images: expected {'i': {'n1', 'n2'}}, found {'i': {'n1', 'n2', 'n9'}}",
+        lambda c: c.image_states.states["i"].nodes.add("n9"),
+    ),
+    "image summary": (
+        "images shown of node n2: expected ",
+        lambda c: setattr(c.image_states.states["i"], "summary", c.image_states.states["i"].summary.__class__(5, 1)),
+    ),
+    "image summary that no node shows": (
+        "number of nodes with image i: expected 2, found 1",
+        lambda c: (_summarise(c.image_states.states["i"], 1), setattr(c.image_states, "version", 99)),
+    ),
+    "image size": ("size of image i: expected 6, found 5", lambda c: setattr(c.image_states.states["i"], "size", 6)),
+    "image too many": (
+        "nodes of images: expected {}, found {'j': {'n1', 'n2'}}",
+        lambda c: c.image_states.states.update({"j": c.image_states.states["i"]}),
+    ),
+    "images shown": (
+        "images shown of node n1: expected ",
+        lambda c: setattr(c.nodes["n1"], "image_states", {"i": ImageStateSummary(5, 1)}),
+    ),
+    "image record of a node": (
+        "image records of node n1: expected {'i'}, found set()",
+        lambda c: setattr(_info(c), "image_refs", ()),
+    ),
+    "image record replaced": (
+        "one record of image i: does not hold",
+        lambda c: c.image_states.states.update({"i": _clone(c.image_states.states["i"])}),
+    ),
+}
+
+
+def _summarise(state, num_nodes):
+    state.summary = ImageStateSummary(state.size, num_nodes)
 
 
 def _clone(state):
@@ -82,11 +160,11 @@ def _clone(state):
     return clone
 
 
-@pytest.mark.parametrize("damage", CACHE_DAMAGE.values(), ids=CACHE_DAMAGE)
-def test_damage_to_the_cache_is_found(damage):
+@pytest.mark.parametrize(("message", "damage"), CACHE_DAMAGE.values(), ids=CACHE_DAMAGE)
+def test_damage_to_the_cache_is_found_and_named(message, damage):
     cache, _ = furnished()
     damage(cache)
-    with pytest.raises(CacheCorruptedError):
+    with pytest.raises(CacheCorruptedError, match=re.escape(message)):
         cache.check()
 
 
@@ -94,59 +172,120 @@ def _row(s):
     return s.columns.row_of["n1"]
 
 
-def _column(name, value=99):
-    return lambda s: getattr(s.columns, name).__setitem__((..., _row(s)), value)
+def _column(message, name, value=99):
+    return message, lambda s: getattr(s.columns, name).__setitem__((..., _row(s)), value)
 
 
 SNAPSHOT_DAMAGE = {
-    **{name: _column(name) for name in (
-        "allocatable", "requested", "non_zero_requested", "pod_count", "allowed_pods", "affinity_pods",
-        "required_anti_affinity_pods",
-    )},
-    "unschedulable": _column("unschedulable", True),
-    "taints": lambda s: s.columns.taint_set.__setitem__(_row(s), s.columns.taint_set[s.columns.row_of["n2"]]),
-    "label": lambda s: s.columns.label_ids("disk").__setitem__(_row(s), -1),
-    "host ports": lambda s: s.columns.host_ports.clear(),
-    "order": lambda s: setattr(s.columns, "order", s.columns.order[:1]),
-    "order twice": lambda s: setattr(s.columns, "order", s.columns.order[[0, 0]]),
-    "map": lambda s: s.node_info_map.pop("n1"),
-    "row": lambda s: s.columns.row_of.pop("n1"),
-    "object in the row": lambda s: s.columns.infos.__setitem__(_row(s), s.get("n1").copy()),
-    "old object": lambda s: s.node_info_map.__setitem__("n1", s.get("n2")),
-    "thawed object": lambda s: setattr(s.get("n1"), "frozen", False),
-    "stale list": lambda s: setattr(s, "_list", s.node_info_list[:1]),
-    "claims": lambda s: s._claims.update({"default/c": 2}),
-    "affinity list": lambda s: s._derived["affinity"][1].clear(),
-    "anti-affinity list": lambda s: (s.have_pods_with_required_anti_affinity_list, s._derived["anti-affinity"][1].clear()),
-    "unschedulable free row": lambda s: s.columns.unschedulable.__setitem__(s.columns._free[0], True),
-    "non-zero requests of a free row": lambda s: s.columns.non_zero_requested.__setitem__((0, s.columns._free[0]), 1),
-    "taints of a free row": lambda s: s.columns.taint_set.__setitem__(s.columns._free[0], 0),
-    "taint set twice": lambda s: s.columns.taint_sets.append(s.columns.taint_sets[0]),
-    "label value twice": lambda s: s.columns.label_values("disk").append("ssd"),
-    "free row in use": lambda s: s.columns.pod_count.__setitem__(s.columns._free[0], 1),
-    "label of a free row": lambda s: s.columns.label_ids("disk").__setitem__(s.columns._free[0], 0),
-    "version": lambda s: setattr(s.columns, "version", 1),
-    "resource": lambda s: s.columns.resource_index.pop("x.io/y"),
-    "no taints": lambda s: s.columns.taint_set.__setitem__(s.columns.row_of["n2"], -1),
-    "free row twice": lambda s: s.columns._free.append(_row(s)),
-    "free row forgotten": lambda s: s.columns._free.clear(),
-    "generation of a row": _column("generation", 1),
-    "generation of a node object": _column("node_generation"),
-    "no record of writes": lambda s: s.columns._log.clear(),
-    "record of writes": lambda s: s.columns._log.__setitem__(-1, _row(s)),
-    "generation of the snapshot": lambda s: setattr(s, "generation", 1),
-}  # fmt: skip
+    "allocatable": _column("allocatable cpu: expected {'n1': 4000}, found {'n1': 99}", "allocatable"),
+    "requested": _column("requested cpu: expected {'n1': 1000}, found {'n1': 99}", "requested"),
+    "non_zero_requested": _column(
+        "non_zero_requested: expected {'n1': [1000, 209715200]}, found {'n1': [99, 99]}", "non_zero_requested"
+    ),
+    "pod_count": _column("pod_count: expected {'n1': 1}, found {'n1': 99}", "pod_count"),
+    "allowed_pods": _column("allowed_pods: expected {'n1': 110}, found {'n1': 99}", "allowed_pods"),
+    "affinity_pods": _column("affinity_pods: expected {'n1': 1}, found {'n1': 99}", "affinity_pods"),
+    "required_anti_affinity_pods": _column(
+        "required_anti_affinity_pods: expected {'n1': 1}, found {'n1': 99}", "required_anti_affinity_pods"
+    ),
+    "unschedulable": _column("unschedulable: expected {'n1': False}, found {'n1': True}", "unschedulable", True),
+    "taints": (
+        "taints in row 1: expected (), found (Taint(key='k', value='', effect='NoSchedule'),)",
+        lambda s: s.columns.taint_set.__setitem__(_row(s), s.columns.taint_set[s.columns.row_of["n2"]]),
+    ),
+    "label": (
+        "label disk in row 1: expected 'ssd', found None",
+        lambda s: s.columns.label_ids("disk").__setitem__(_row(s), -1),
+    ),
+    "host ports": (
+        "host ports: expected {('TCP', 80): {1: ('0.0.0.0',)}}, found {}",
+        lambda s: s.columns.host_ports.clear(),
+    ),
+    "order": (
+        "nodes listed in the snapshot: expected ['n1', 'n2'], found ['n1']",
+        lambda s: setattr(s.columns, "order", s.columns.order[:1]),
+    ),
+    "order twice": (
+        "nodes listed in the snapshot: expected {1: 'n2'}, found {1: 'n1'}",
+        lambda s: setattr(s.columns, "order", s.columns.order[[0, 0]]),
+    ),
+    "map": ("nodes in the snapshot's map: expected {'n1'}, found set()", lambda s: s.node_info_map.pop("n1")),
+    "row": ("rows of nodes: expected {'n1'}, found set()", lambda s: s.columns.row_of.pop("n1")),
+    "object in the row": (
+        "n1 shown in its row: does not hold",
+        lambda s: s.columns.infos.__setitem__(_row(s), s.get("n1").copy()),
+    ),
+    "old object": (
+        "generation of n1 in the snapshot: expected ",
+        lambda s: s.node_info_map.__setitem__("n1", s.get("n2")),
+    ),
+    "thawed object": ("n1 frozen: does not hold", lambda s: setattr(s.get("n1"), "frozen", False)),
+    "stale list": (
+        "node_info_list: expected ['n1', 'n2'], found ['n1']",
+        lambda s: setattr(s, "_list", s.node_info_list[:1]),
+    ),
+    "claims": (
+        "claims in use: expected {'default/c': 1}, found {'default/c': 2}",
+        lambda s: s._claims.update({"default/c": 2}),
+    ),
+    "affinity list": ("affinity list: expected [NodeInfo('n1', pods=1", lambda s: s._derived["affinity"][1].clear()),
+    "anti-affinity list": (
+        "required anti-affinity list: expected [NodeInfo('n1', pods=1",
+        lambda s: (s.have_pods_with_required_anti_affinity_list, s._derived["anti-affinity"][1].clear()),
+    ),
+    "unschedulable free row": (
+        "unschedulable of free rows is zero: does not hold",
+        lambda s: s.columns.unschedulable.__setitem__(s.columns._free[0], True),
+    ),
+    "non-zero requests of a free row": (
+        "non_zero_requested of free rows is zero: does not hold",
+        lambda s: s.columns.non_zero_requested.__setitem__((0, s.columns._free[0]), 1),
+    ),
+    "taints of a free row": (
+        "taint sets of free rows: does not hold",
+        lambda s: s.columns.taint_set.__setitem__(s.columns._free[0], 0),
+    ),
+    "taint set twice": (
+        "taint sets with two ids: expected [], found [()]",
+        lambda s: s.columns.taint_sets.append(s.columns.taint_sets[0]),
+    ),
+    "label value twice": (
+        "values of label disk with two ids: expected [], found ['ssd']",
+        lambda s: s.columns.label_values("disk").append("ssd"),
+    ),
+    "free row in use": (
+        "pod_count of free rows is zero: does not hold",
+        lambda s: s.columns.pod_count.__setitem__(s.columns._free[0], 1),
+    ),
+    "label of a free row": (
+        "label disk of free rows: does not hold",
+        lambda s: s.columns.label_ids("disk").__setitem__(s.columns._free[0], 0),
+    ),
+    "version": ("the newest generation of a row: expected 1, found 4", lambda s: setattr(s.columns, "version", 1)),
+    "resource": ("resources: expected set(), found {'x.io/y'}", lambda s: s.columns.resource_index.pop("x.io/y")),
+    "no taints": (
+        "row 2 has a taint set: does not hold",
+        lambda s: s.columns.taint_set.__setitem__(s.columns.row_of["n2"], -1),
+    ),
+    "free row twice": ("rows to use again: expected [0], found [0, 1]", lambda s: s.columns._free.append(_row(s))),
+    "free row forgotten": ("rows to use again: expected [0], found []", lambda s: s.columns._free.clear()),
+    "generation of a row": _column("nodes change with their rows: does not hold", "generation", 1),
+    "generation of a node object": _column("nodes change with their rows: does not hold", "node_generation"),
+    "no record of writes": ("the newest write on record: expected 4, found 0", lambda s: s.columns._log.clear()),
+    "record of writes": ("generation of row 0: expected 1, found 4", lambda s: s.columns._log.__setitem__(-1, _row(s))),
+    "generation of the snapshot": (" or later: does not hold", lambda s: setattr(s, "generation", 1)),
+}
 
 
-@pytest.mark.parametrize("damage", SNAPSHOT_DAMAGE.values(), ids=SNAPSHOT_DAMAGE)
-def test_damage_to_a_snapshot_is_found(damage):
+@pytest.mark.parametrize(("message", "damage"), SNAPSHOT_DAMAGE.values(), ids=SNAPSHOT_DAMAGE)
+def test_damage_to_a_snapshot_is_found_and_named(message, damage):
     cache, snapshot = furnished()
     damage(snapshot)
-    with pytest.raises(CacheCorruptedError):
+    with pytest.raises(CacheCorruptedError, match=re.escape(message)):
         cache.check(snapshot)
 
 
-@pytest.mark.parametrize("damage", SNAPSHOT_DAMAGE.values(), ids=SNAPSHOT_DAMAGE)
+@pytest.mark.parametrize("damage", [damage for _, damage in SNAPSHOT_DAMAGE.values()], ids=SNAPSHOT_DAMAGE)
 def test_a_rebuild_of_the_cache_from_the_same_objects_mends_the_snapshot(damage):
     cache, snapshot = furnished()
     damage(snapshot)
@@ -186,6 +325,19 @@ def test_a_difference_in_a_snapshot_is_told():
     cache.update_snapshot(snapshot)
     cache.update_snapshot(snapshot)
     assert [str(error).split(":")[0] for error in told] == ["host ports"]
+
+
+def test_a_message_tells_the_nodes_that_differ_and_no_others():
+    cache = make_cache(*(f"n{i}" for i in range(300)))
+    snapshot = updated(cache)
+    snapshot.columns.pod_count[7] = 5
+    with pytest.raises(CacheCorruptedError, match=r"^pod_count: expected \{'n7': 0\}, found \{'n7': 5\}$"):
+        cache.check(snapshot)
+    snapshot.columns.pod_count[:] = 5
+    snapshot.columns.infos[0] = cache.nodes["n1"]
+    with pytest.raises(CacheCorruptedError) as error:
+        cache.check(snapshot)
+    assert len(str(error.value)) < 1000
 
 
 def test_a_message_says_what_was_expected_and_found():
@@ -300,111 +452,3 @@ def test_nothing_is_validated_otherwise():
     cache.pod_states["uid-early"].deadline = 7.0
     cache.assume_pod(make_pod("x", "n1"))
     cache.reset()
-
-
-PV = "PersistentVolume"
-
-
-def volume(name, storage_class, version="1"):
-    ref = ClaimRef("db", "data")
-    return PersistentVolume(
-        name=name, uid=f"uid-{name}", resource_version=version, storage_class_name=storage_class, claim_ref=ref
-    )
-
-
-def stores(**options):
-    """Volumes, one of them assumed, and a kind without indexes of its own."""
-    objects = ClusterObjects(**options)
-    for name in ("v1", "v2"):
-        objects.add(PV, volume(name, "fast"))
-    objects.assume(PV, volume("v2", "slow"))
-    objects.add("Service", Service(name="s", namespace="a"))
-    return objects
-
-
-def _index(objects, name):
-    return objects._stores[PV]._indexes[name]
-
-
-OBJECTS_DAMAGE = {
-    "entry missing": lambda o: _index(o, "storage class")["fast"].clear(),
-    "entry of another object": lambda o: _index(o, "storage class")["fast"].update({("", "v1"): volume("v1", "fast")}),
-    "entry under another value": lambda o: _index(o, "claim").update({None: _index(o, "claim").pop(("db", "data"))}),
-    "index missing": lambda o: _index(o, "namespace").clear(),
-    "assumed object gone": lambda o: o._stores[PV].visible.pop(("", "v2")),
-    "assumed on another version": lambda o: o._stores[PV].base.update({("", "v2"): volume("v2", "fast", "7")}),
-    "assumed under another key": lambda o: o._stores[PV].base.update({("", "v1"): o._stores[PV].base.pop(("", "v2"))}),
-    "object under another key": lambda o: o._stores[PV].visible.update({("", "v9"): o._stores[PV].visible.pop(("", "v1"))}),
-    "object without entry": lambda o: o._stores[PV].visible.update({("", "v3"): volume("v3", "fast")}),
-}  # fmt: skip
-
-
-class TestClusterObjects:
-    def test_that_are_sound_pass(self):
-        stores().check()
-        ClusterObjects().check()
-
-    @pytest.mark.parametrize("damage", OBJECTS_DAMAGE.values(), ids=OBJECTS_DAMAGE)
-    def test_damage_is_found_and_mended_by_what_is_read_afresh(self, damage):
-        objects = stores()
-        damage(objects)
-        with pytest.raises(CacheCorruptedError, match=r"PersistentVolume"):
-            objects.check()
-        objects.replace(PV, [volume("v1", "fast"), volume("v2", "fast", "2")])
-        objects.check()
-        assert [v.name for v in objects.indexed(PV, "storage class", "fast")] == ["v1", "v2"]
-
-    @pytest.mark.parametrize(
-        "call",
-        [
-            lambda o: o.add(PV, volume("v3", "fast")),
-            lambda o: o.update(PV, volume("v1", "slow", "2")),
-            lambda o: o.remove(PV, volume("v1", "fast")),
-            lambda o: o.assume(PV, volume("v1", "slow")),
-            lambda o: o.restore(PV, "", "v2"),
-        ],
-        ids=["add", "update", "remove", "assume", "restore"],
-    )
-    def test_every_change_validates_its_kind_where_asked_to(self, call):
-        objects = stores(validate=True)
-        _index(objects, "claim")["db", "other"] = {}
-        objects.add("Service", Service(name="t", namespace="a"))
-        with pytest.raises(CacheCorruptedError, match="PersistentVolume objects by claim"):
-            call(objects)
-        objects.validate = False
-        call(stores())
-
-    def test_a_replacement_validates_where_asked_to(self):
-        class Unsteady(Service):
-            """Its namespace is another one each time it is asked for."""
-
-            @property
-            def namespace(self):
-                return str(next(counter))
-
-        counter = iter(range(100))
-        with pytest.raises(CacheCorruptedError, match="Service"):
-            stores(validate=True).replace("Service", [Unsteady(name="s")])
-
-    def test_a_difference_is_told_once_until_the_kind_is_replaced(self):
-        told = []
-        objects = stores(validate=True, on_corruption=told.append)
-        for _ in range(2):
-            _index(objects, "claim")["db", "other"] = {}
-            objects.add(PV, volume("v3", "fast"))
-            objects.restore(PV, "", "v2")
-            objects.replace(PV, [volume("v2", "fast")])
-        assert [error.kind for error in told] == ["corruption"] * 2
-
-    def test_of_a_large_kind_the_changed_object_is_checked_each_time_and_all_every_so_often(self, monkeypatch):
-        monkeypatch.setattr(validator, "_CHECKED_PER_CALL", 1)
-        objects = stores()
-        objects.validate = True
-        _index(objects, "claim")["db", "other"] = {}
-        objects.restore(PV, "", "v2")
-        with pytest.raises(CacheCorruptedError, match="objects by claim"):
-            objects.assume(PV, volume("v2", "slow"))
-        del _index(objects, "claim")["db", "other"]
-        objects._stores[PV].base["", "v1"] = volume("v1", "fast", "7")
-        with pytest.raises(CacheCorruptedError, match="version that PersistentVolume v1 is assumed on"):
-            objects._done(objects._stores[PV], ("", "v1"))
