@@ -11,10 +11,10 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
-import structlog
 
 from schedcache.kube.rate import TokenBucket
 from schedcache.kube.retrying import may_pass, send_again
+from schedcache.kube.sparing import SparingLog
 from schedcache.kube.transport import STRATEGIC_MERGE_PATCH, Transport
 from schedcache.kube.write_queue import WriteQueue
 from schedcache.model import Pod
@@ -40,8 +40,6 @@ NAME_LENGTH = 253
 
 _encode = msgspec.json.Encoder().encode
 Key = tuple[str, str, str, str, str]
-
-log = structlog.get_logger()
 
 
 class _Series(msgspec.Struct):
@@ -98,6 +96,7 @@ class ApiEventRecorder:
         self._series: dict[Key, _Series] = {}
         self._budgets: dict[str, tuple[float, float]] = {}
         self._stamp = 0
+        self._told = SparingLog("an event could not be written")
         self.written = 0
         self.merged = 0
         self.retries = 0
@@ -215,7 +214,7 @@ class ApiEventRecorder:
             self.dropped["failed" if may_pass(error) else "refused"] += 1
             # Without it the next one like it starts anew, and is not added to a series that is not there.
             self._series.pop(series.key, None)
-            log.warning("an event could not be written", name=f"{series.namespace}/{series.name}", error=str(error))
+            self._told.warning(error, name=f"{series.namespace}/{series.name}")
         else:
             series.written, series.written_at = count, self._wall_clock()
             self.written += 1

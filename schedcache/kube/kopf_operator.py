@@ -133,6 +133,8 @@ class KopfOperator:
         return on_event
 
     async def _operate(self, stop: asyncio.Event) -> None:
+        # Signals are the host program's here, on purpose.
+        logging.getLogger(kopf.operator.__module__).addFilter(_is_not_about_signals)
         registry = kopf.OperatorRegistry()
         self.register(registry)
         kopf.on.login(registry=registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=5)(self._login)
@@ -219,6 +221,10 @@ class KopfOperator:
         else:
             contact.heard()
         return response
+
+
+def _is_not_about_signals(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("OS signals are ignored")
 
 
 class _Response(aiohttp.ClientResponse):

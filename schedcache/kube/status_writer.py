@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
-import structlog
 
 from schedcache.kube.binder import pod_path
 from schedcache.kube.rate import TokenBucket
 from schedcache.kube.retrying import may_pass, send_again
+from schedcache.kube.sparing import SparingLog
 from schedcache.kube.transport import STRATEGIC_MERGE_PATCH, Transport
 from schedcache.kube.write_queue import WriteQueue
 from schedcache.model import Pod, PodCondition
@@ -24,8 +24,6 @@ INVALID = 422
 """How the API server refuses a patch whose metadata.uid is not the object's."""
 
 _encode = msgspec.json.Encoder().encode
-
-log = structlog.get_logger()
 
 
 class _Write(NamedTuple):
@@ -57,6 +55,7 @@ class ApiStatusWriter:
         self._wall_clock = wall_clock
         self._queue = WriteQueue(self._write, workers=CONCURRENT_PATCHES, limit=WAITING_LIMIT)
         self.written = 0
+        self._told = SparingLog("a pod's status could not be written")
         self.skipped = 0
         self.retries = 0
         self.dropped: Counter[str] = Counter()
@@ -119,7 +118,7 @@ class ApiStatusWriter:
         else:
             reason = "failed" if may_pass(error) else "refused"
             self.dropped[reason] += 1
-            log.warning("a pod's status could not be written", pod=pod.full_name, error=str(error))
+            self._told.warning(error, pod=pod.full_name)
 
     def _patch(self, write: _Write) -> dict[str, Any]:
         status: dict[str, Any] = {}

@@ -39,6 +39,8 @@ class QueuedPodInfo:
     """Attempts that ended in a rejection."""
     consecutive_errors: int = 0
     """Attempts that ended in an error since the last rejection."""
+    last_error: str = ""
+    """What the last attempt that ended in an error was told with, for the caller to tell a repetition."""
     unschedulable_plugins: set[str] = field(default_factory=set)
     """Plugins that rejected the last attempt, and plugins that gate the pod."""
     pending_plugins: set[str] = field(default_factory=set)

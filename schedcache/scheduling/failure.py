@@ -87,7 +87,7 @@ class FailureHandler:
             state.queue.done(info.popped_uid)
             return
         if result == "error":
-            _log.warning("scheduling failed; retrying", pod=pod.full_name, error=failure.message)
+            self._log_error(info, failure.message)
         info.pod = newest
         info.unschedulable_plugins = set(failure.unschedulable_plugins)
         info.pending_plugins = set(failure.pending_plugins)
@@ -97,6 +97,12 @@ class FailureHandler:
             _log.debug("not queued again", pod=newest.full_name, reason=str(error))
         state.queue.add_nominated_pod(newest, failure.nominated_node_name)
         self._tell(newest, failure)
+
+    def _log_error(self, info: QueuedPodInfo, message: str) -> None:
+        """A warning once: a pod that is refused is so again after each backoff, for hours if nobody helps."""
+        tell = _log.debug if message == info.last_error else _log.warning
+        info.last_error = message
+        tell("scheduling failed; retrying", pod=info.pod.full_name, error=message)
 
     def _still_waits(self, newest: Pod) -> bool:
         if newest.node_name or newest.terminating or not self._state.is_ours(newest):

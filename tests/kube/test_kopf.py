@@ -32,7 +32,7 @@ async def world(cluster, proxy):
         yield opened
 
 
-async def test_it_writes_nothing_and_needs_list_and_watch_only(cluster, control_plane, proxy):
+async def test_it_writes_nothing_and_needs_list_and_watch_only(cluster, control_plane, proxy, caplog):
     await cluster.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "watcher"}})
     rbac = "/apis/rbac.authorization.k8s.io/v1"
     await cluster.create(f"{rbac}/clusterroles", {"apiVersion": "rbac.authorization.k8s.io/v1", **ROLE})
@@ -47,6 +47,7 @@ async def test_it_writes_nothing_and_needs_list_and_watch_only(cluster, control_
         await cluster.bind(pod, "node-0")
         await world.agrees()
         await asyncio.sleep(0.5)
+    assert caplog.records == [], "nothing to warn of"
     await log.settled(cluster)
     user = "system:serviceaccount:default:watcher"
     assert log.refused(user) == []

@@ -25,6 +25,7 @@ from schedcache.kube.kinds import KINDS
 from schedcache.kube.pacing import Backoff, Timing
 from schedcache.kube.rate import TokenBucket
 from schedcache.kube.retrying import send_again
+from schedcache.kube.sparing import SparingLog
 from schedcache.kube.stats import KindStats
 from schedcache.kube.store import Listing, ObjectStore, SinkError
 from schedcache.kube.transport import retry_after
@@ -345,3 +346,16 @@ def test_a_connection_is_there_while_a_watch_is_open_and_lost_since_the_last_sig
     now = 111.0
     contact.ended("second", "again")
     assert contact.outage() == Outage(1.0, "closed")
+
+
+def test_failures_that_repeat_are_told_now_and_then_and_each_sort_by_itself(capsys):
+    now = 0.0
+    told = SparingLog("not written", lambda: now)
+    for seconds in (0, 1, 29, 30, 31):
+        now = float(seconds)
+        told.warning(ApiError(f"refused at {seconds}", status=403, reason="Forbidden"), pod="a")
+    told.warning(OutcomeUnknownError("gone", reason="NoAnswer"), pod="b")
+    lines = capsys.readouterr().out.splitlines()
+    assert ["refused at 0" in lines[0], "refused at 30" in lines[1], "gone" in lines[2], len(lines)] == [True] * 3 + [3]
+    assert "left_out" not in lines[0] + lines[2]
+    assert "left_out=2" in lines[1]

@@ -2,7 +2,7 @@
 
 from schedcache.framework import Framework
 from schedcache.ports import ApiError
-from tests.scheduling.world import World, make_pod, settle
+from tests.scheduling.world import World, make_pod, raises, settle
 
 
 def labelled(cpu):
@@ -70,3 +70,18 @@ async def test_bug_14_a_pod_that_an_event_brings_back_during_its_attempt_is_take
         assert world.api.node_of("a").startswith("m")
         assert world.metrics.attempts == ["unschedulable", "scheduled"]
         world.check_at_rest()
+
+
+async def test_an_error_that_repeats_is_a_warning_once(capsys):
+    """A pod that is refused, as in a namespace that is being deleted, is so after each backoff."""
+    async with World() as world:
+        world.add_node("n1")
+        for message in ("forbidden", "forbidden", "forbidden", "too many", "forbidden"):
+            world.api.before_bind.append(raises(ApiError(message, status=403)))
+        world.api.create("a")
+        await settle()
+        await world.clock.advance(60)
+        assert world.api.node_of("a") == "n1"
+    lines = [line for line in capsys.readouterr().out.splitlines() if "scheduling failed; retrying" in line]
+    told = [("warning" in line, "forbidden" in line) for line in lines]
+    assert told == [(True, True), (False, True), (False, True), (True, False), (True, True)]
