@@ -163,14 +163,21 @@ class Framework(Lifecycle):
         return rejection(checked_status(answer)) is not None
 
     def queueing_hints(self) -> list[HintRegistration]:
-        """What may help a pod that a plugin rejected; a plugin that registers nothing hopes for any event."""
+        """What may help a pod that a plugin rejected; a plugin that registers nothing hopes for any event.
+
+        Raises PluginSetError for registrations that are none.
+        """
         able = {id(p): p for point in _QUEUEING_POINTS for p in self.points[point]}
         hints = []
         for plugin in able.values():
             if not hasattr(plugin, "events_to_register"):
                 hints.append(HintRegistration(plugin.name, WILDCARD, (ALL,)))
                 continue
-            hints += [HintRegistration(plugin.name, *e) for e in plugin.events_to_register()]
+            try:
+                hints += [HintRegistration(plugin.name, *e) for e in plugin.events_to_register()]
+            except Exception as error:
+                text = f"profile {self.scheduler_name!r}: plugin {plugin.name!r}: events_to_register: {error}"
+                raise PluginSetError(text) from error
         return hints
 
     def kinds(self) -> set[str]:

@@ -3,9 +3,7 @@
 from typing import Any
 
 from schedcache.framework.handle import Handle
-from schedcache.queue.heap import SortKey
-from schedcache.queue.queued_pod import QueuedPodInfo
-from schedcache.queue.scheduling_queue import priority_sort
+from schedcache.queue import priority_sort
 
 
 class PrioritySort:
@@ -16,6 +14,4 @@ class PrioritySort:
     def __init__(self, _args: Any, _handle: Handle) -> None:
         pass
 
-    @staticmethod
-    def sort_key(info: QueuedPodInfo) -> SortKey:
-        return priority_sort(info)
+    sort_key = staticmethod(priority_sort)

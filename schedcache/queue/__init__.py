@@ -35,7 +35,8 @@ from schedcache.queue.hints import HintFn, HintRegistration, Registrations
 from schedcache.queue.metrics import NoMetrics, QueueMetrics
 from schedcache.queue.nominator import PodLister
 from schedcache.queue.queued_pod import QueuedPodInfo
-from schedcache.queue.scheduling_queue import SchedulingQueue, priority_sort
+from schedcache.queue.scheduling_queue import SchedulingQueue
+from schedcache.queue.sorting import priority_sort
 
 __all__ = [
     "GateFn",

@@ -179,7 +179,10 @@ class HintTable:
         if len(hints) != 1 or hints[0].room is None:
             return None
         try:
-            return hints[0].room(old, new)
+            room = hints[0].room(old, new)
+            if room is None or isinstance(room, Resource):
+                return room
+            raise TypeError(f"answered {room!r}, expected a Resource or None")  # noqa: TRY301  told as what it raises itself
         except Exception as error:  # noqa: BLE001  plugins are foreign code; without a limit every pod is asked about
             self._faults.report(hints[0].plugin, f"room for {event.label}", None, error)
             return None

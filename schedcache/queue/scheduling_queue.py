@@ -19,12 +19,8 @@ from schedcache.queue.metrics import NoMetrics, QueueMetrics
 from schedcache.queue.nominator import Nominator, PodLister
 from schedcache.queue.pool import UnschedulablePool
 from schedcache.queue.queued_pod import QueuedPodInfo, pod_key
+from schedcache.queue.sorting import GuardedSort, priority_sort
 from schedcache.queue.waiters import Waiters
-
-
-def priority_sort(info: QueuedPodInfo) -> SortKey:
-    """PrioritySort: the higher priority first, then whoever has waited longer."""
-    return -info.pod.shape.spec.priority, info.timestamp_ns
 
 
 class SchedulingQueue:
@@ -45,6 +41,7 @@ class SchedulingQueue:
         pre_enqueue: PreEnqueue = (),
         pod_lister: PodLister | None = None,
         queue_sort: Callable[[QueuedPodInfo], SortKey] = priority_sort,
+        queue_sort_plugin: str = "QueueSort",
         metrics: QueueMetrics | None = None,
     ) -> None:
         """Times in seconds, of a monotonic `clock`. A `max_backoff` of 0 switches backoff off.
@@ -52,7 +49,8 @@ class SchedulingQueue:
         `hints` and `pre_enqueue`: for all scheduler names alike, or a mapping by scheduler name; a pod whose name has no hints
         in the mapping is retried upon every event. `pod_lister` tells nominations whether a pod still waits; None trusts the
         caller. `queue_sort` gives what pods are sorted by, the smallest first; it may use only what is fixed while the pod
-        waits. Raises ValueError for a negative time or a registration for an action that does not exist.
+        waits. Where it fails, the queue does without it (see `GuardedSort`) and names `queue_sort_plugin`. Raises ValueError
+        for a negative time or a registration for an action that does not exist.
         """
         limits = (("initial_backoff", initial_backoff), ("max_backoff", max_backoff))
         for name, seconds in (*limits, ("max_in_unschedulable", max_in_unschedulable)):
@@ -61,14 +59,16 @@ class SchedulingQueue:
         self._clock = clock
         self._metrics = metrics or NoMetrics()
         self._pop_from_backoff = pop_from_backoff
-        self._queue_sort = queue_sort
         faults = Faults()
+        # Ours cannot fail, and keys without a guard compare faster.
+        trusted = queue_sort is priority_sort
+        self._queue_sort = queue_sort if trusted else GuardedSort(queue_sort_plugin, queue_sort, faults)
         self._judge = Judge(HintTable(hints, clock, self._metrics, faults))
         self._gates = Gates(pre_enqueue, faults)
         self._nominator = Nominator(pod_lister)
         self._active = KeyedHeap()
         self._backoff = Backoff(to_ns(initial_backoff), to_ns(max_backoff), windows=pop_from_backoff)
-        self._backing_off = BackoffQueue(self._backoff, queue_sort if pop_from_backoff else None)
+        self._backing_off = BackoffQueue(self._backoff, self._queue_sort if pop_from_backoff else None)
         self._pool = UnschedulablePool(to_ns(max_in_unschedulable))
         self._in_flight = InFlight(self._metrics)
         self._waiters = Waiters()

@@ -67,6 +67,7 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
             pod_lister=pod_lister,
             metrics=queue_metrics,
             queue_sort=next(iter(sorts.values()), priority_sort),
+            queue_sort_plugin=next(iter(sorts), ""),
         )
     except ValueError as error:
         raise PluginSetError(str(error)) from error

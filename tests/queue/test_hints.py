@@ -124,9 +124,12 @@ def test_a_limit_holds_only_where_nobody_else_may_say_yes():
     assert queue.pending_counts()["active"] == 1
 
 
-def test_a_limit_that_fails_leaves_every_pod_to_the_hint():
+@pytest.mark.parametrize("answer", [AttributeError("allocatable"), 5, "much"])
+def test_a_limit_that_fails_or_is_none_leaves_every_pod_to_the_hint(answer):
     def fails(old, new):
-        raise AttributeError("allocatable")
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     queue = pool_of([make_pod("p")], [HintRegistration("Fit", "Node", ("Add",), None, room=fails)], "Fit")
     with capture_logs() as told:

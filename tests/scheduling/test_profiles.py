@@ -24,16 +24,37 @@ class Hopeful:
         return [EventHint("Node", ("Added",))]
 
 
+def made_with(plugin):
+    config = {"profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}]}
+    return make_profiles(
+        config_from_dict(config).config.profiles,
+        Registry({**default_registry(), plugin.name: plugin}),
+        objects=ClusterObjects(),
+        binder=None,
+        pod_lister=lambda _namespace, _name: None,
+        clock=time.monotonic,
+    )
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        (lambda _self: 1 / 0, "division by zero"),
+        (lambda _self: None, "'NoneType' object is not iterable"),
+        (lambda _self: [EventHint("Node", ("Add",)), 5], "must be an iterable, not int"),
+        (lambda _self: [("Node",)], "missing"),
+    ],
+)
+def test_registrations_that_are_none_fail_the_start_with_the_plugins_name(events, said):
+    plugin = type("Hopeful", (Hopeful,), {"events_to_register": events})
+    with pytest.raises(
+        PluginSetError, match=rf"profile 'default-scheduler': plugin 'Hopeful': events_to_register: .*{said}"
+    ):
+        made_with(plugin)
+
+
 def test_an_event_that_does_not_exist_is_named_with_its_plugin():
-    config = {"profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "Hopeful"}]}}}]}
     with pytest.raises(
         PluginSetError, match=r"plugin 'Hopeful': action 'Added' of a cluster event: expected one of Add,"
     ):
-        make_profiles(
-            config_from_dict(config).config.profiles,
-            Registry({**default_registry(), "Hopeful": Hopeful}),
-            objects=ClusterObjects(),
-            binder=None,
-            pod_lister=lambda _namespace, _name: None,
-            clock=time.monotonic,
-        )
+        made_with(Hopeful)

@@ -1,8 +1,10 @@
 """A pod that changes while it is being tried: nothing of that is lost, and nothing of it spares the pod its backoff."""
 
+from structlog.testing import capture_logs
+
 from schedcache.framework import Framework
 from schedcache.ports import ApiError
-from tests.scheduling.world import World, make_pod, raises, settle
+from tests.scheduling.world import Sort, World, make_pod, raises, settle
 
 
 def labelled(cpu):
@@ -85,3 +87,28 @@ async def test_an_error_that_repeats_is_a_warning_once(capsys):
     lines = [line for line in capsys.readouterr().out.splitlines() if "scheduling failed; retrying" in line]
     told = [("warning" in line, "forbidden" in line) for line in lines]
     assert told == [(True, True), (False, True), (False, True), (True, False), (True, True)]
+
+
+async def test_a_queue_sort_that_always_fails_costs_nothing_but_its_order(monkeypatch):
+    """No pod is lost, nothing is read afresh for it, and it is told once, by name."""
+
+    def fails(_self, _info):
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(Sort, "sort_key", fails)
+    with capture_logs() as logs:
+        async with World() as world:
+            for i in range(5):
+                world.api.create(f"p{i}", cpu="1", priority=i)
+            await settle()
+            world.add_node("n1", "3")
+            await world.clock.advance(30)
+            assert sorted(uid for uid, _ in world.api.posts) == ["p2", "p3", "p4"]
+            world.api.delete("p4")
+            await world.clock.advance(30)
+            assert [uid for uid, _ in world.api.posts[3:]] == ["p1"]
+            assert world.queue.pending_counts()["unschedulable"] == 1
+            assert (world.rebuilds, world.metrics.errors) == ([], [])
+            world.check_at_rest()
+    told = [line["plugin"] for line in logs if line["event"] == "plugin failed in the queue"]
+    assert told == ["Sort"]
