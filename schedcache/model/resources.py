@@ -88,11 +88,15 @@ class Resource:
 
 
 class PodRequests(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What one pod asks of a node: `resource` for filters, the non-zero pair (milli-CPU, bytes) for scores."""
+    """What one pod asks of a node: `resource` for filters, the non-zero pair (milli-CPU, bytes) for scores.
+
+    `named`: the resources that it has a request for, be it 0.
+    """
 
     resource: Resource
     non_zero_milli_cpu: int
     non_zero_memory: int
+    named: frozenset[str]
 
 
 class ContainerRequests(msgspec.Struct, frozen=True):
@@ -146,6 +150,7 @@ def pod_requests(pod: PodResources) -> PodRequests:
         resource=Resource.from_list({n: v for n, v in amounts.items() if n != PODS}),
         non_zero_milli_cpu=to_milli(non_zero.get(CPU, 0)),
         non_zero_memory=to_units(non_zero.get(MEMORY, 0)),
+        named=frozenset(amounts),
     )
 
 

@@ -7,6 +7,7 @@ about, such as a node's heartbeat, is no event at all.
 from functools import cache
 
 from schedcache.model import Node, Pod, Resource
+from schedcache.model.resources import PodRequests
 from schedcache.ports import ALL, WILDCARD, ClusterEvent
 
 NODE = "Node"
@@ -69,7 +70,7 @@ def node_update_events(old: Node, new: Node) -> list[ClusterEvent]:
     conditions_changed = {c.type: c.status for c in old.conditions} != {c.type: c.status for c in new.conditions}
     changes = (
         (UPDATE_NODE_TAINT, (old.unschedulable and not new.unschedulable) or old.taints != new.taints),
-        (UPDATE_NODE_ALLOCATABLE, old.allocatable != new.allocatable),
+        (UPDATE_NODE_ALLOCATABLE, _other_allocatable(old.allocatable, new.allocatable)),
         (UPDATE_NODE_LABEL, old.labels != new.labels),
         (UPDATE_NODE_CONDITION, conditions_changed),
         (UPDATE_NODE_ANNOTATION, old.annotations != new.annotations),
@@ -81,8 +82,8 @@ def node_update_events(old: Node, new: Node) -> list[ClusterEvent]:
 def pod_update_events(old: Pod, new: Pod, *, target: bool = False) -> list[ClusterEvent]:
     """What an update of a pod amounts to, at least one event; `target`: seen from that very pod, which is waiting."""
     resource = ASSIGNED_POD if new.node_name else TARGET_POD if target else UNSCHEDULED_POD
-    was, now = old.requests.resource, new.requests.resource
-    rescaled = old.requests is not new.requests
+    was, now = old.requests, new.requests
+    rescaled = was is not now
     changes = (
         (UPDATE_POD_LABEL, old.labels != new.labels),
         (UPDATE_POD_SCALE_DOWN, rescaled and _exceeds(was, now)),
@@ -95,7 +96,12 @@ def pod_update_events(old: Pod, new: Pod, *, target: bool = False) -> list[Clust
     return events or [cluster_event(resource, UPDATE)]
 
 
-def _exceeds(a: Resource, b: Resource) -> bool:
-    """Whether `a` asks for more than `b` of anything."""
-    less = dict(b.amounts())
-    return any(amount > less.get(name, 0) for name, amount in a.amounts())
+def _other_allocatable(old: Resource, new: Resource) -> bool:
+    """A resource of which the node has 0 is another matter than one that it does not have."""
+    return old != new or old.scalar.keys() != new.scalar.keys()
+
+
+def _exceeds(a: PodRequests, b: PodRequests) -> bool:
+    """Whether `a` asks for more than `b` of anything; a request of 0 is more than none."""
+    less = dict(b.resource.amounts())
+    return not a.named <= b.named or any(amount > less.get(name, 0) for name, amount in a.resource.amounts())

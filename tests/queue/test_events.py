@@ -2,6 +2,7 @@
 
 import pytest
 
+from schedcache.model import Node
 from schedcache.ports import ClusterEvent
 from schedcache.queue.events import is_wildcard, node_update_events, pod_update_events
 from tests.queue.support import make_node, make_pod
@@ -79,6 +80,40 @@ def test_a_pod_that_grows_in_one_resource_and_shrinks_in_another_is_both():
 
     events = pod_update_events(resized("1", "2Gi"), resized("2", "1Gi"))
     assert labels(events) == ["UnscheduledPodUpdatePodScaleDown", "UnscheduledPodUpdatePodScaleUp"]
+
+
+def asking(requests):
+    return make_pod("p", containers=[{"name": "c", "resources": {"requests": requests}}])
+
+
+@pytest.mark.parametrize("resource", ["cpu", "memory", "ephemeral-storage", "example.com/gpu"])
+def test_a_request_of_nothing_is_more_than_none(resource):
+    other = {"memory" if resource == "cpu" else "cpu": "1"}
+    none, zero = asking(other), asking({**other, resource: "0"})
+    assert labels(pod_update_events(none, zero)) == ["UnscheduledPodUpdatePodScaleUp"]
+    assert labels(pod_update_events(zero, none, target=True)) == ["TargetPodUpdatePodScaleDown"]
+    assert labels(pod_update_events(zero, asking({resource: "0"}))) == ["UnscheduledPodUpdatePodScaleDown"]
+
+
+def test_one_request_of_nothing_for_another_is_both():
+    events = pod_update_events(asking({"cpu": "0"}), asking({"memory": "0"}))
+    assert labels(events) == ["UnscheduledPodUpdatePodScaleDown", "UnscheduledPodUpdatePodScaleUp"]
+
+
+def test_the_same_requests_written_otherwise_are_no_rescaling():
+    assert labels(pod_update_events(asking({"cpu": "1"}), asking({"cpu": "1000m"}))) == ["UnscheduledPodUpdate"]
+
+
+def with_gpus(**amounts):
+    status = {"allocatable": {"cpu": "4", "pods": "110", **amounts}}
+    return Node.from_dict({"metadata": {"name": "n"}, "status": status})
+
+
+def test_none_of_a_resource_is_not_no_such_resource():
+    without, none = with_gpus(), with_gpus(**{"example.com/gpu": "0"})
+    assert labels(node_update_events(without, none)) == ["NodeUpdateNodeAllocatable"]
+    assert labels(node_update_events(none, without)) == ["NodeUpdateNodeAllocatable"]
+    assert labels(node_update_events(none, none)) == []
 
 
 def test_equal_events_are_one_object():
