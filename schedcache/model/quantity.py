@@ -1,8 +1,12 @@
 """Kubernetes resource quantities as exact integers.
 
 A quantity is held in *nanos* (10**-9 of its unit), the finest step that Kubernetes itself keeps, so that sums are
-exact and rounding happens once, where a whole number is needed. Grammar, rounding and the cap at 2**63-1 units follow
-`k8s.io/apimachinery/pkg/api/resource` of 1.37.
+exact and rounding happens once, where a whole number is needed. Grammar and rounding follow
+`k8s.io/apimachinery/pkg/api/resource` of 1.37, whose Value and MilliValue are met exactly for all that fits into 64 bits.
+
+Beyond that, Kubernetes caps what has a binary suffix at 2**63-1 and keeps the rest, of which Value then makes 0 or whatever
+remains of the overflow: a pod that asks for 10E bytes asks for nothing there. Here all is capped, so that who asks for more than
+there can be gets nowhere.
 """
 
 import re
@@ -33,7 +37,8 @@ class QuantityError(ValueError):
 def parse_quantity(text: str) -> int:
     """The quantity in nanos; finer fractions are rounded away from zero, values over 2**63-1 units are capped.
 
-    Raises QuantityError for anything that the Kubernetes API would refuse.
+    Raises QuantityError for anything that the Kubernetes API would refuse, and for texts without digits such as "Mi", which it
+    takes for 0: in a manifest they are a mistake, and it never stores them.
     """
     if len(text) > _MAX_LENGTH:
         raise QuantityError(f"{text[:20]!r}... has {len(text)} characters, which no quantity needs")
@@ -65,10 +70,10 @@ def _scaled(mantissa: int, power: int) -> int:
 
 
 def to_milli(nanos: int) -> int:
-    """Whole thousandths, rounded up (towards plus infinity), as Quantity.MilliValue does."""
-    return -(-nanos // NANOS_PER_MILLI)
+    """Whole thousandths, rounded away from zero, as Quantity.MilliValue does."""
+    return -(-nanos // NANOS_PER_MILLI) if nanos > 0 else nanos // NANOS_PER_MILLI
 
 
 def to_units(nanos: int) -> int:
-    """Whole units, rounded up, as Quantity.Value does."""
-    return -(-nanos // NANOS)
+    """Whole units, rounded away from zero, as Quantity.Value does."""
+    return -(-nanos // NANOS) if nanos > 0 else nanos // NANOS

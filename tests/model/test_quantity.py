@@ -1,6 +1,7 @@
 """Quantities: every form that Kubernetes reads, exactly, and no guess at others."""
 
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -73,12 +74,33 @@ def test_illegal_forms(text):
         ("1", 1000, 1),
         ("0.1", 100, 1),
         ("0", 0, 0),
-        ("-1500m", -1500, -1),
+        ("-1500m", -1500, -2),
         ("1n", 1, 1),
     ],
 )
-def test_rounding_is_towards_plus_infinity(text, milli, units):
+def test_rounding_is_away_from_zero(text, milli, units):
     assert (to_milli(parse_quantity(text)), to_units(parse_quantity(text))) == (milli, units)
+
+
+def recorded():
+    """What ParseQuantity, Value and MilliValue of apimachinery 0.37.2 make of a text; "-": more than 64 bits hold."""
+    lines = (Path(__file__).parent / "quantities.txt").read_text().splitlines()
+    return [tuple(line.split()) for line in lines]
+
+
+def test_what_fits_into_64_bits_has_kubernetes_value_and_milli_value():
+    found = {text: (to_units(parse_quantity(text)), to_milli(parse_quantity(text))) for text, _, _ in recorded()}
+    assert len(found) > 200
+    for text, value, milli in recorded():
+        assert found[text][0] == int(value), text
+        assert milli == "-" or found[text][1] == int(milli), text
+
+
+@pytest.mark.parametrize("text", ["8Ei", "10E", "1e30", "9223372036854775808", "99999999999999999999Gi"])
+def test_more_than_64_bits_is_the_most_that_they_hold(text):
+    """Kubernetes makes that of a binary suffix alone; of 10E and 1e30 its Value is 0, of 2**63 -2**63."""
+    assert to_units(parse_quantity(text)) == MAX_UNITS
+    assert to_milli(parse_quantity(text)) == MAX_UNITS * 1000
 
 
 @given(st.integers(0, 10**9), st.text("0123456789", max_size=6), st.sampled_from(sorted(SUFFIXES)))
