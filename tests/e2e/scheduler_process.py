@@ -18,9 +18,9 @@ START_SECONDS = 30.0
 class SchedulerProcess:
     """A scheduler on free ports, as an async context manager; stopped with SIGTERM at the end, which must succeed."""
 
-    def __init__(self, kubeconfig: Path, log: Path, *flags: str) -> None:
+    def __init__(self, kubeconfig: Path, log: Path, *flags: str, module: str = "schedcache") -> None:
         self._command = [
-            *(sys.executable, "-m", "schedcache", "run", f"--kubeconfig={kubeconfig}", "--log-format=json"),
+            *(sys.executable, "-m", module, "run", f"--kubeconfig={kubeconfig}", "--log-format=json"),
             *("--port=0", "--probe-port=0", "--kube-api-qps=2000", "--kube-api-burst=2000", *flags),
         ]
         self._log = log
