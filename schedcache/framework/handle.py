@@ -1,16 +1,14 @@
 """What a plugin is given besides its arguments: the rest of the cluster, and the ways to act on it."""
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
 from schedcache.cache.cluster_objects import ClusterObjects
+from schedcache.framework.waiting_pods import WaitingPods
 from schedcache.model import Pod
 from schedcache.ports import Binder
-
-if TYPE_CHECKING:
-    from schedcache.framework.runtime import Framework
 
 
 class Nominator(Protocol):
@@ -26,12 +24,12 @@ class Nominator(Protocol):
 class Handle(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Given to every plugin of a profile when it is made.
 
-    The runtime makes one for each profile and fills in `scheduler_name` and `framework`; a plugin may use `framework`
-    once all plugins of the profile exist, not in its constructor. `binder` is None where nothing can be bound (offline).
+    The runtime makes one for each profile and fills in `scheduler_name`. `binder` is None where nothing can be bound
+    (offline). `waiting_pods` are those that Permit plugins keep waiting, of all profiles.
     """
 
     cluster_objects: ClusterObjects
     nominator: Nominator
     binder: Binder | None = None
+    waiting_pods: WaitingPods = msgspec.field(default_factory=WaitingPods)
     scheduler_name: str = ""
-    framework: "Framework | None" = None

@@ -29,7 +29,6 @@ from schedcache.framework.registry import Registry
 from schedcache.framework.row_view import Rows, RowView
 from schedcache.framework.scoring import ScoreChain, ScoreTable
 from schedcache.framework.status import Code, Status
-from schedcache.framework.waiting_pods import WaitingPods
 from schedcache.model import Pod
 from schedcache.ports import ALL, WILDCARD
 from schedcache.queue.hints import HintRegistration
@@ -96,17 +95,16 @@ class Framework(Lifecycle):
         profile: KubeSchedulerProfile,
         registry: Registry,
         handle: Handle,
-        waiting_pods: WaitingPods | None = None,
     ) -> None:
         self.profile = profile
         self.scheduler_name = profile.scheduler_name or ""
-        self.handle = replace(handle, scheduler_name=self.scheduler_name, framework=self)
+        self.handle = replace(handle, scheduler_name=self.scheduler_name)
         sets = profile.plugins or Plugins()
         # Default plugins that the registry does not have, as it may be that of an embedder, are left out.
         sets = _without(sets, default_plugin_names() - registry.keys())
         self.plugins = self._make(sets, profile, registry)
         points, weights = self._expanded(sets)
-        super().__init__(points, waiting_pods or WaitingPods())
+        super().__init__(points, handle.waiting_pods)
         self.points = points
         self.queue_sort: Callable[[QueuedPodInfo], Any] = self._only(points["queue_sort"]).sort_key
         if not points["bind"]:

@@ -1,39 +1,27 @@
-"""The queue's state as JSON values."""
+"""The pods of the queue as JSON values."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from schedcache.queue.queued_pod import QueuedPodInfo
-
-if TYPE_CHECKING:
-    from schedcache.queue.scheduling_queue import SchedulingQueue
 
 _MILLISECOND = 1_000_000
 
 
-def state(queue: "SchedulingQueue") -> dict[str, Any]:
-    """UIDs by queue in their order, what is in flight, nominations, and `pods` with the history of each queued pod."""
-    active, pool = queue.active_pods(), queue.unschedulable_pods()
-    backoff, errors = queue.backoff_pods(), queue.error_backoff_pods()
-    pods = {info.pod.uid: _pod(info) for info in active + pool}
-    pods |= {info.pod.uid: {**_pod(info), "backoff_until_ms": _ms(info.backoff_until_ns)} for info in backoff + errors}
-    return {
-        "active": _uids(active),
-        "backoff": _uids(backoff),
-        "error_backoff": _uids(errors),
-        "unschedulable": sorted(_uids(pool)),
-        "in_flight": sorted(queue.in_flight()),
-        "in_flight_events": [{kind: what} for kind, what in queue.in_flight_events()],
-        "scheduling_cycle": queue.scheduling_cycle,
-        "nominated": {node: [p.uid for p in queue.nominated_pods_for_node(node)] for node in queue.nominated_nodes()},
-        "pods": pods,
-    }
-
-
-def _uids(infos: list[QueuedPodInfo]) -> list[str]:
+def uids(infos: Iterable[QueuedPodInfo]) -> list[str]:
+    """In the order given."""
     return [info.pod.uid for info in infos]
 
 
-def _pod(info: QueuedPodInfo) -> dict[str, Any]:
+def histories(waiting: Iterable[QueuedPodInfo], backing_off: Iterable[QueuedPodInfo]) -> dict[str, Any]:
+    """UID -> what has become of the pod so far; of one that is backing off also until when."""
+    pods = {info.pod.uid: _history(info) for info in waiting}
+    for info in backing_off:
+        pods[info.pod.uid] = {**_history(info), "backoff_until_ms": _ms(info.backoff_until_ns)}
+    return pods
+
+
+def _history(info: QueuedPodInfo) -> dict[str, Any]:
     return {
         "name": info.pod.full_name,
         "attempts": info.attempts,

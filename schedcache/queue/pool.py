@@ -32,13 +32,13 @@ class Bucket:
     rejection: Rejection
     plugins: frozenset[str]
     specs: dict[_SpecKey, "SpecGroup"] = field(default_factory=dict)
-    _columns: RequestColumns | None = None
+    _columns: "RequestColumns[SpecGroup] | None" = None
 
     def add(self, spec: "SpecGroup") -> None:
         """A spec that is new here."""
         self.specs[spec.key] = spec
         if self._columns is not None:
-            self._columns.add(spec)
+            self._columns.add(spec, spec.requests)
 
     def remove(self, spec: "SpecGroup") -> None:
         """A spec without pods."""
@@ -51,7 +51,9 @@ class Bucket:
         if room is None:
             return list(self.specs.values())
         if self._columns is None:
-            self._columns = RequestColumns(self.specs.values())
+            self._columns = RequestColumns()
+            for spec in self.specs.values():
+                self._columns.add(spec, spec.requests)
         return self._columns.within(room)
 
 
@@ -62,6 +64,11 @@ class SpecGroup:
     bucket: Bucket
     key: _SpecKey
     shapes: dict[PodShape, "Group"] = field(default_factory=dict)
+
+    @property
+    def requests(self) -> Resource:
+        """What each of its pods asks for."""
+        return self.key[1].resource
 
     def specimen(self) -> Pod:
         """Any of its pods."""
@@ -86,38 +93,36 @@ class UnschedulablePool:
 
     def __init__(self, max_wait_ns: int) -> None:
         self._max_wait = max_wait_ns
-        self._infos: dict[PodKey, QueuedPodInfo] = {}
+        self._groups: dict[PodKey, Group] = {}
         self._buckets: dict[Rejection, Bucket] = {}
         self._deadlines = KeyedHeap()
         self.gated = 0
 
     def __len__(self) -> int:
-        return len(self._infos)
+        return len(self._groups)
 
     def __contains__(self, key: PodKey) -> bool:
-        return key in self._infos
+        return key in self._groups
 
     def get(self, key: PodKey) -> QueuedPodInfo | None:
-        return self._infos.get(key)
+        group = self._groups.get(key)
+        return None if group is None else group.infos[key]
 
     def infos(self) -> list[QueuedPodInfo]:
-        return list(self._infos.values())
+        return [group.infos[key] for key, group in self._groups.items()]
 
     def buckets(self) -> list[Bucket]:
         return list(self._buckets.values())
 
     def put(self, info: QueuedPodInfo) -> None:
         """Add the pod, or file it anew after its object or its rejection changed; its name's holder is replaced."""
-        held = self.remove(info.key)
-        if held is not None and held is not info:
-            held.group = None
-        info.group = self._group(info)
-        info.group.infos[info.key] = info
-        self._infos[info.key] = info
+        self.remove(info.key)
+        group = self._groups[info.key] = self._group_for(info)
+        group.infos[info.key] = info
         self._deadlines.put(info, self._deadline(info))
         self.gated += bool(info.gated_by)
 
-    def _group(self, info: QueuedPodInfo) -> Group:
+    def _group_for(self, info: QueuedPodInfo) -> Group:
         pod, unschedulable, pending = info.pod, frozenset(info.unschedulable_plugins), frozenset(info.pending_plugins)
         rejection = Rejection(pod.scheduler_name, unschedulable, pending, info.gated_by)
         bucket = self._buckets.get(rejection)
@@ -135,14 +140,13 @@ class UnschedulablePool:
 
     def remove(self, key: PodKey) -> QueuedPodInfo | None:
         """Take the pod of that name out; None if it is not here."""
-        info = self._infos.pop(key, None)
-        if info is None or info.group is None:
+        group = self._groups.pop(key, None)
+        if group is None:
             return None
-        group, info.group = info.group, None
+        info = group.infos.pop(key)
         self._deadlines.remove(key)
         spec, bucket = group.spec, group.spec.bucket
         self.gated -= bool(bucket.rejection.gated_by)
-        del group.infos[key]
         if not group.infos:
             del spec.shapes[group.shape]
         if not spec.shapes:

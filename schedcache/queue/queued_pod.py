@@ -1,13 +1,9 @@
 """A pod on its way through the queue."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from schedcache.model import Pod
 from schedcache.queue.clock import to_seconds
-
-if TYPE_CHECKING:
-    from schedcache.queue.pool import Group
 
 PodKey = tuple[str, str]
 """Namespace and name."""
@@ -56,8 +52,6 @@ class QueuedPodInfo:
     """The cached end of the backoff; None = not worked out since the last failure."""
     popped_uid: str = ""
     """The UID under which the running attempt was popped: `pod` may since be a successor of the same name."""
-    group: "Group | None" = None
-    """Where the pool files it."""
     key: PodKey = field(init=False)
 
     def __post_init__(self) -> None:

@@ -1,44 +1,41 @@
 """What many different specs ask for, side by side, so that one comparison tells which of them an amount could satisfy."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from schedcache.model import Resource
 
-if TYPE_CHECKING:
-    from schedcache.queue.pool import SpecGroup
+Spec = TypeVar("Spec", bound=Hashable)
 
 _MOST = 2**63 - 1
 _FIRST_SLOTS = 64
 
 
-class RequestColumns:
+class RequestColumns(Generic[Spec]):
     """One row a resource that some spec asks for, one column a spec; a column that leaves is filled by the last one."""
 
-    def __init__(self, specs: Iterable["SpecGroup"]) -> None:
-        self._specs: list[SpecGroup] = []
-        self._slots: dict[SpecGroup, int] = {}
+    def __init__(self) -> None:
+        self._specs: list[Spec] = []
+        self._slots: dict[Spec, int] = {}
         self._rows: dict[str, int] = {}
         self._amounts = np.zeros((0, _FIRST_SLOTS), np.int64)
-        for spec in specs:
-            self.add(spec)
 
-    def add(self, spec: "SpecGroup") -> None:
-        """A spec that is not here yet."""
+    def add(self, spec: Spec, requests: Resource) -> None:
+        """A spec that is not here yet, and what it asks for."""
         slot = len(self._specs)
         if slot == self._amounts.shape[1]:
             self._amounts = np.concatenate((self._amounts, np.zeros_like(self._amounts)), axis=1)
         self._specs.append(spec)
         self._slots[spec] = slot
         self._amounts[:, slot] = 0
-        for name, amount in spec.key[1].resource.amounts():
+        for name, amount in requests.amounts():
             if amount:
                 row = self._row(name)
                 self._amounts[row, slot] = min(amount, _MOST)
 
-    def remove(self, spec: "SpecGroup") -> None:
+    def remove(self, spec: Spec) -> None:
         """A spec that is here."""
         slot, last = self._slots.pop(spec), self._specs.pop()
         if last is not spec:
@@ -46,7 +43,7 @@ class RequestColumns:
             self._slots[last] = slot
             self._amounts[:, slot] = self._amounts[:, len(self._specs)]
 
-    def within(self, room: Resource) -> list["SpecGroup"]:
+    def within(self, room: Resource) -> list[Spec]:
         """The specs that ask for no more than that of anything; the number of pods does not count."""
         limits = dict(room.amounts())
         most = np.array([min(limits.get(name, 0), _MOST) for name in self._rows], np.int64)

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable
 
 from schedcache.model import Pod
 from schedcache.ports import ClusterEvent
-from schedcache.queue import dump, events
+from schedcache.queue import events
 from schedcache.queue.backoff import Backoff, BackoffQueue
 from schedcache.queue.clock import to_ns, to_seconds
+from schedcache.queue.dump import histories, uids
 from schedcache.queue.errors import QueueError
 from schedcache.queue.faults import Faults
 from schedcache.queue.gates import Gates, PreEnqueue
@@ -340,8 +341,23 @@ class SchedulingQueue:
         return None
 
     def dump(self) -> dict[str, object]:
-        """The whole state as JSON values; times in milliseconds of the clock."""
-        return dump.state(self)
+        """The whole state as JSON values; times in milliseconds of the clock.
+
+        UIDs by queue in their order, what is in flight, nominations, and `pods` with the history of each queued pod.
+        """
+        active, pool = self.active_pods(), self.unschedulable_pods()
+        backoff, errors = self.backoff_pods(), self.error_backoff_pods()
+        return {
+            "active": uids(active),
+            "backoff": uids(backoff),
+            "error_backoff": uids(errors),
+            "unschedulable": sorted(uids(pool)),
+            "in_flight": sorted(self.in_flight()),
+            "in_flight_events": [{kind: what} for kind, what in self.in_flight_events()],
+            "scheduling_cycle": self.scheduling_cycle,
+            "nominated": {node: [p.uid for p in self.nominated_pods_for_node(node)] for node in self.nominated_nodes()},
+            "pods": histories(active + pool, backoff + errors),
+        }
 
     # ---- inside
 

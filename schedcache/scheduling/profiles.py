@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from schedcache.cache import ClusterObjects
 from schedcache.config import KubeSchedulerProfile
-from schedcache.framework import Framework, Handle, PluginSetError, Registry, WaitingPods
+from schedcache.framework import Framework, Handle, PluginSetError, Registry
 from schedcache.model import Pod
 from schedcache.ports import Binder, Metrics, NoMetrics
 from schedcache.queue import QueueMetrics, SchedulingQueue, priority_sort
@@ -46,10 +46,9 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
     """
     nominator = _LateNominator()
     handle = Handle(cluster_objects=objects, nominator=nominator, binder=binder)
-    waiting_pods = WaitingPods()
     frameworks: dict[str, Framework] = {
         profile.scheduler_name or "": MeasuredFramework(
-            profile, registry, handle, waiting_pods, metrics=metrics or NoMetrics(), clock=clock
+            profile, registry, handle, metrics=metrics or NoMetrics(), clock=clock
         )
         for profile in profiles
     }

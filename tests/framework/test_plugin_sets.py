@@ -130,4 +130,5 @@ def test_arguments_reach_the_plugin_and_defaults_where_there_are_none():
         pluginConfig=[{"name": "Mine", "args": {"key": [1, "b"]}}],
     )
     assert seen["args"] == {"key": [1, "b"]}
-    assert (seen["handle"].scheduler_name, seen["handle"].framework) == ("x", made)
+    assert seen["handle"].scheduler_name == "x"
+    assert seen["handle"].waiting_pods is made.waiting_pods

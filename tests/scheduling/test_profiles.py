@@ -6,9 +6,10 @@ import pytest
 
 from schedcache.cache import ClusterObjects
 from schedcache.config import config_from_dict
-from schedcache.framework import EventHint, PluginSetError, Registry
+from schedcache.framework import Code, CycleState, EventHint, PluginSetError, Registry, Status
 from schedcache.plugins.default_plugins import default_registry
 from schedcache.scheduling import make_profiles
+from tests.framework.world import make_pod
 
 
 class Hopeful:
@@ -24,8 +25,9 @@ class Hopeful:
         return [EventHint("Node", ("Added",))]
 
 
-def made_with(plugin):
-    config = {"profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}]}
+def made_with(plugin, *names):
+    enabled = {"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}
+    config = {"profiles": [{**enabled, "schedulerName": name} for name in names or ("default-scheduler",)]}
     return make_profiles(
         config_from_dict(config).config.profiles,
         Registry({**default_registry(), plugin.name: plugin}),
@@ -58,3 +60,23 @@ def test_an_event_that_does_not_exist_is_named_with_its_plugin():
         PluginSetError, match=r"plugin 'Hopeful': action 'Added' of a cluster event: expected one of Add,"
     ):
         made_with(Hopeful)
+
+
+def test_plugins_of_all_profiles_see_the_same_waiting_pods():
+    class Gang(Hopeful):
+        name = "Gang"
+
+        def __init__(self, _args, handle):
+            self.handle = handle
+
+        def permit(self, _state, _pod, _node):
+            return Status(Code.WAIT), 10.0
+
+        def events_to_register(self):
+            return []
+
+    frameworks, _ = made_with(Gang, "one", "two")
+    frameworks["one"].run_permit(CycleState(), make_pod("p"), "n")
+    [waiting] = frameworks["two"].plugins["Gang"].handle.waiting_pods
+    assert waiting.pod.name == "p"
+    assert waiting.pending_plugins() == ["Gang"]
