@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from schedcache.kube.stats import KindStats
 from schedcache.ports import Outage
 
 
@@ -10,28 +11,31 @@ class Contact:
 
     Args:
         clock: seconds, monotonic.
+        stats: of the kind; learns when the server was last heard.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], stats: KindStats) -> None:
         self._clock = clock
+        self._stats = stats
         self._lost_at = clock()
         self._why = "none yet"
         self._stream: object | None = None
 
     def opened(self, stream: object) -> None:
-        """The server has accepted the watch."""
+        """The server has accepted the watch. That is a sign of life: where nothing happens, the next one is a minute away."""
         self._stream = stream
+        self._stats.last_heard = self._clock()
 
     def ended(self, stream: object, why: str) -> None:
         """The watch is over; nothing happens if another one, or none, is open."""
         if self._stream is stream:
             self._stream = None
             self._why = why
-            self.heard()
+            self._lost_at = self._clock()
 
     def heard(self) -> None:
         """The server has answered otherwise: with a page of a list."""
-        self._lost_at = self._clock()
+        self._lost_at = self._stats.last_heard = self._clock()
 
     def failed(self, why: str) -> None:
         """A list or watch was not answered, or was refused."""

@@ -19,7 +19,7 @@ from schedcache.kube.edges import (
     retry_after_of,
 )
 from schedcache.kube.lister import Lister
-from schedcache.kube.pacing import Backoff, TimeSlice, Timing
+from schedcache.kube.pacing import Backoff, Comeback, TimeSlice, Timing
 from schedcache.kube.store import Listing, ObjectStore
 from schedcache.kube.transport import RETRY_AFTER_LIMIT, Transport
 from schedcache.model import MalformedObjectError
@@ -46,6 +46,7 @@ class KindWatch:
         store: told of every change.
         timing: clock, sleep and jitter.
         inactivity_timeout: seconds of silence after which a watch is given up; bookmarks come every minute.
+        comeback: shared with the other kinds of the same server.
 
     Attributes:
         state: of the machine.
@@ -60,18 +61,20 @@ class KindWatch:
         store: ObjectStore,
         timing: Timing,
         inactivity_timeout: float,
+        comeback: Comeback,
     ) -> None:
         self.store = store
         self.state = State.EMPTY
         self.version = ""
         self.synced = False
-        self.contact = Contact(timing.clock)
-        self.lister = Lister(transport, store, timing.clock, self.contact.heard)
+        self.contact = Contact(timing.clock, store.stats)
+        self.lister = Lister(transport, store, timing.clock, self._heard)
         self._transport = transport
         self._clock = timing.clock
         self._sleep = timing.sleep
         self._rng = timing.rng
         self._inactivity_timeout = inactivity_timeout
+        self._comeback = comeback
         self._backoff = Backoff(timing)
         self._relist_reason = ""
         # Endings in a row without an event between them.
@@ -138,6 +141,7 @@ class KindWatch:
             async with self._transport.stream(self.store.kind.path, self._query(), self._inactivity_timeout) as body:
                 self._told_forbidden = False
                 self.contact.opened(stream)
+                self._comeback.tell()
                 time_slice = TimeSlice(self._clock)
                 async for chunk in body.iter_any():
                     stats.last_heard = self._clock()
@@ -224,7 +228,14 @@ class KindWatch:
         if asked is not None:
             # Never sooner than asked, and not all clients at the same moment.
             seconds = min(asked, RETRY_AFTER_LIMIT) * self._rng.uniform(1.0, 1.2)
-        await self._sleep(seconds)
+        if error is not None and ending_of(error) is Ending.CONNECTION:
+            await self._comeback.wait(self._sleep(seconds))
+        else:
+            await self._sleep(seconds)
+
+    def _heard(self) -> None:
+        self.contact.heard()
+        self._comeback.tell()
 
     def _report(self, ending: Ending, error: BaseException, verb: str) -> None:
         about = {"resource": self.store.kind.plural, "verb": verb, "ending": ending.value, "error": str(error)}

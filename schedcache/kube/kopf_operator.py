@@ -7,9 +7,10 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import chain, repeat
 from typing import Any
 
 import aiohttp
@@ -30,6 +31,9 @@ LOGIN_MINUTES = 10
 STOP_SECONDS = 3.0
 """For kopf to stop when asked to, and again when it is made to."""
 CLOSE_SECONDS = 0.1
+FIRST_PAUSES = (1.0, 1.0, 2.0, 3.0, 5.0)
+LAST_PAUSE = 8.0
+HANDLER_PREFIX = "schedcache-"
 
 Deliver = Callable[[Kind, str | None, Mapping[str, Any]], None]
 """Called in kopf's thread with an event's type (None: from a list) and its object."""
@@ -71,6 +75,13 @@ class NoProgress(kopf.ProgressStorage):
 
     def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
         return essence
+
+
+class Pauses:
+    """Seconds between kopf's tries of one request: kopf's own at first, and then without end, where kopf gives up."""
+
+    def __iter__(self) -> Iterator[float]:
+        return chain(FIRST_PAUSES, repeat(LAST_PAUSE))
 
 
 class KopfOperator:
@@ -149,6 +160,8 @@ class KopfOperator:
                 clusterwide=True,
                 stop_flag=stop,
                 liveness_endpoint=self._liveness_endpoint,
+        # An API server may be away for longer than kopf is patient, and kopf takes long to start again.
+        settings.networking.error_backoffs = Pauses()
             )
         finally:
             # kopf closes them as well, unless it ends by giving up.

@@ -43,7 +43,7 @@ class _Fed:
         self.store = store
         self.lister = lister
         self.graves = Graveyard(clock)
-        self.contact = Contact(clock)
+        self.contact = Contact(clock, store.stats)
         self.version = ""
         self.synced = False
         # Sweeps that found kopf behind since its last event.

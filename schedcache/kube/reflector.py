@@ -8,7 +8,7 @@ import structlog
 from schedcache.kube.edges import FAILURES
 from schedcache.kube.kind_watch import KindWatch, State
 from schedcache.kube.kinds import KINDS
-from schedcache.kube.pacing import REBUILD_CALM_SECONDS, Backoff, Timing
+from schedcache.kube.pacing import REBUILD_CALM_SECONDS, Backoff, Comeback, Timing
 from schedcache.kube.stats import KindStats, SourceStats
 from schedcache.kube.store import ObjectStore, SinkError
 from schedcache.kube.sweep import lasting_differences
@@ -71,12 +71,14 @@ class Reflector:
         self._rebuild_wanted = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.stats = SourceStats(kinds={name: KindStats() for name in names})
+        comeback = Comeback()
         self._watches = {
             name: KindWatch(
                 transport,
                 ObjectStore(KINDS[name], sink, self.stats.kinds[name]),
                 timing,
                 inactivity_timeout,
+                comeback,
             )
             for name in names
         }

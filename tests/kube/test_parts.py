@@ -329,7 +329,8 @@ def test_names_of_events_are_dns_names():
 
 def test_a_connection_is_there_while_a_watch_is_open_and_lost_since_the_last_sign_of_life():
     now = 100.0
-    contact = Contact(lambda: now)
+    stats = KindStats()
+    contact = Contact(lambda: now, stats)
     now = 103.0
     assert contact.outage() == Outage(3.0, "none yet")
     contact.failed("forbidden")
@@ -337,7 +338,9 @@ def test_a_connection_is_there_while_a_watch_is_open_and_lost_since_the_last_sig
     contact.heard()
     now = 110.0
     assert contact.outage() == Outage(7.0, "forbidden")
+    assert stats.last_heard == 103.0
     contact.opened("first")
+    assert stats.last_heard == 110.0
     contact.opened("second")
     # Whatever becomes of one that was replaced.
     contact.ended("first", "closed")
@@ -346,6 +349,7 @@ def test_a_connection_is_there_while_a_watch_is_open_and_lost_since_the_last_sig
     now = 111.0
     contact.ended("second", "again")
     assert contact.outage() == Outage(1.0, "closed")
+    assert stats.last_heard == 110.0, "an end is no sign of life"
 
 
 def test_failures_that_repeat_are_told_now_and_then_and_each_sort_by_itself(capsys):

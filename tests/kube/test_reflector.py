@@ -226,6 +226,40 @@ async def test_a_connection_that_breaks_in_the_middle_of_an_event_loses_nothing(
     assert len(bench.pauses) == 1
 
 
+async def test_the_first_kind_that_reaches_the_server_again_spares_the_others_their_pause(api, tmp_path):
+    pauses = []
+    all_wait = asyncio.Event()
+
+    async def sleep(seconds):
+        """Only who came first is ever waited for."""
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            all_wait.set()
+        await (all_wait.wait() if len(pauses) == 1 else asyncio.Event().wait())
+
+    api.lists[NODES] = [listing(10, node("n1", 9))]
+    api.watches[PODS], api.watches[NODES] = [stream(then="reset")], [stream(then="reset")]
+    timing = Timing(sleep=sleep, rng=random.Random(1))
+    async with bench_on(api, tmp_path, kinds=("Node", "Pod"), timing=timing) as bench:
+        await bench.until(lambda: bench.reflector.outages() == {} and len(pauses) == 2)
+        assert [len(api.asked("watch", path)) for path in (PODS, NODES)] == [2, 2]
+
+
+async def test_a_refusal_is_waited_out_whatever_the_others_reach(api, tmp_path):
+    async def sleep(_seconds):
+        await asyncio.Event().wait()
+
+    api.lists[NODES] = [listing(10, node("n1", 9))]
+    api.watches[PODS] = [stream(then="close")]
+    api.watches[NODES] = [refusal(403), stream(then="hang")]
+    timing = Timing(sleep=sleep, rng=random.Random(1))
+    async with bench_on(api, tmp_path, kinds=("Node", "Pod"), timing=timing) as bench:
+        await bench.until(lambda: len(api.asked("watch", PODS)) == 2 and len(api.asked("watch", NODES)) == 1)
+        await asyncio.sleep(0.05)
+        assert bench.reflector.outages().keys() == {"Node"}
+        assert len(api.asked("watch", NODES)) == 1
+
+
 async def test_a_silent_connection_is_given_up_and_the_watch_resumed(api, tmp_path):
     api.watches[PODS] = [stream(bookmark(950), then="hang")]
     async with bench_on(api, tmp_path, inactivity_timeout=0.2) as bench:
@@ -233,6 +267,14 @@ async def test_a_silent_connection_is_given_up_and_the_watch_resumed(api, tmp_pa
     assert watches[1]["resourceVersion"] == "950"
     assert bench.stats.watch_restarts["silent"] >= 1
     assert bench.pauses == []
+
+
+async def test_a_watch_that_is_opened_again_is_heard_of_before_its_first_bookmark(api, tmp_path):
+    """A minute may pass until then, during which all is well."""
+    async with bench_on(api, tmp_path, inactivity_timeout=0.3) as bench:
+        await bench.watches(3)
+        await bench.until(lambda: bench.reflector.outages() == {})
+        assert bench.reflector.ages()["Pod"] < 0.3
 
 
 async def test_broken_lines_are_a_broken_stream_and_in_the_end_a_list(api, bench):
