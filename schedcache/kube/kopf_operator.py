@@ -33,7 +33,6 @@ STOP_SECONDS = 3.0
 CLOSE_SECONDS = 0.1
 FIRST_PAUSES = (1.0, 1.0, 2.0, 3.0, 5.0)
 LAST_PAUSE = 8.0
-HANDLER_PREFIX = "schedcache-"
 
 Deliver = Callable[[Kind, str | None, Mapping[str, Any]], None]
 """Called in kopf's thread with an event's type (None: from a list) and its object."""
@@ -160,8 +159,6 @@ class KopfOperator:
                 clusterwide=True,
                 stop_flag=stop,
                 liveness_endpoint=self._liveness_endpoint,
-        # An API server may be away for longer than kopf is patient, and kopf takes long to start again.
-        settings.networking.error_backoffs = Pauses()
             )
         finally:
             # kopf closes them as well, unless it ends by giving up.
@@ -178,6 +175,8 @@ class KopfOperator:
         settings.persistence.progress_storage = NoProgress()
         # A whole list in one answer would take kopf gigabytes and block it for ten seconds and more.
         settings.watching.chunk_size = PAGE_LIMIT
+        # An API server may be away for longer than kopf is patient, and kopf takes long to start again.
+        settings.networking.error_backoffs = Pauses()
         settings.queueing.idle_timeout = 1.0
         settings.queueing.exit_timeout = 0.5
         # It would kill the process when kopf takes long to stop.
