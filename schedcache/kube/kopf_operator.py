@@ -1,6 +1,6 @@
-"""A kopf operator that watches and writes nothing, in a thread with an event loop of its own.
+"""kopf as a source of events: handlers for any operator, and an operator that has nothing else, in a thread of its own.
 
-In its own loop, because kopf blocks it for seconds while it reads long lists, and cancels every task in it at its end.
+That one has its own event loop, because kopf blocks it for seconds while it reads long lists, and cancels every task in it at its end.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from schedcache.kube.credentials import CredentialError, Credentials
 from schedcache.kube.edges import FAILURES, Ending, ending_of
 from schedcache.kube.kinds import Kind
 from schedcache.kube.lister import PAGE_LIMIT
+from schedcache.kube.sockets import probing_socket
 from schedcache.kube.threads import DaemonThreads
 from schedcache.kube.transport import USER_AGENT, done
 from schedcache.ports import ApiError
@@ -33,6 +34,7 @@ STOP_SECONDS = 3.0
 CLOSE_SECONDS = 0.1
 FIRST_PAUSES = (1.0, 1.0, 2.0, 3.0, 5.0)
 LAST_PAUSE = 8.0
+HANDLER_PREFIX = "schedcache-"
 
 Deliver = Callable[[Kind, str | None, Mapping[str, Any]], None]
 """Called in kopf's thread with an event's type (None: from a list) and its object."""
@@ -126,27 +128,11 @@ class KopfOperator:
         finally:
             await run.stop()
 
-    def register(self, registry: kopf.OperatorRegistry) -> None:
-        """Add the event handlers to a registry; none of them makes kopf write anything to an object."""
-        for kind in self._kinds:
-            kopf.on.event(kind.group, kind.version, kind.plural, id=f"schedcache-{kind.plural}", registry=registry)(
-                self._handler(kind)
-            )
-
-    def _handler(self, kind: Kind) -> Any:
-        deliver = self._deliver
-
-        # A value returned would be written to the object's status.
-        async def on_event(type: str | None, event: Mapping[str, Any], **_: Any) -> None:  # noqa: A002  kopf's keyword
-            deliver(kind, type, event["object"])
-
-        return on_event
-
     async def _operate(self, stop: asyncio.Event) -> None:
         # Signals are the host program's here, on purpose.
         logging.getLogger(kopf.operator.__module__).addFilter(_is_not_about_signals)
         registry = kopf.OperatorRegistry()
-        self.register(registry)
+        add_handlers(registry, self._kinds, self._deliver)
         kopf.on.login(registry=registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=5)(self._login)
         kopf.on.startup(registry=registry)(self._configure)
         kopf.on.cleanup(registry=registry)(self._clean_up)
@@ -201,7 +187,7 @@ class KopfOperator:
         access = await asyncio.to_thread(self._credentials.reload if refused else self._credentials.refresh)
         self._login_expires = now + timedelta(minutes=LOGIN_MINUTES)
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=access.ssl_context or True),
+            connector=aiohttp.TCPConnector(limit=0, ssl=access.ssl_context or True, socket_factory=probing_socket),
             headers={"User-Agent": USER_AGENT}
             | ({"Authorization": access.authorization} if access.authorization else {}),
             proxy=access.proxy,
@@ -235,8 +221,46 @@ class KopfOperator:
         return response
 
 
+def add_handlers(registry: kopf.OperatorRegistry, kinds: Iterable[Kind], deliver: Deliver) -> None:
+    """Have every event of these kinds delivered; no handler makes kopf write anything to an object.
+
+    Objects that a kind's field selector leaves out are told as deleted: an operator of somebody else's watches them too.
+    """
+    for kind in kinds:
+        kopf.on.event(kind.group, kind.version, kind.plural, id=f"{HANDLER_PREFIX}{kind.plural}", registry=registry)(
+            _handler(kind, deliver)
+        )
+    # A line for each event otherwise. Adding a filter twice is adding it once.
+    logging.getLogger("kopf.objects").addFilter(_is_not_about_success)
+
+
+def _handler(kind: Kind, deliver: Deliver) -> Any:
+    # A value returned would be written to the object's status.
+    async def on_event(type: str | None, event: Mapping[str, Any], **_: Any) -> None:  # noqa: A002  kopf's keyword
+        obj = event["object"]
+        deliver(kind, type if _selected(kind.field_selector, obj) else "DELETED", obj)
+
+    return on_event
+
+
+def _selected(field_selector: str, obj: Mapping[str, Any]) -> bool:
+    """Whether a selector made of `path!=value` selects the object."""
+    for term in filter(None, field_selector.split(",")):
+        path, _, unwanted = term.partition("!=")
+        value: Any = obj
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value == unwanted:
+            return False
+    return True
+
+
 def _is_not_about_signals(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith("OS signals are ignored")
+
+
+def _is_not_about_success(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.INFO or not record.getMessage().startswith(f"Handler '{HANDLER_PREFIX}")
 
 
 class _Response(aiohttp.ClientResponse):

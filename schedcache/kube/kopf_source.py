@@ -6,8 +6,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
+import kopf
 import structlog
 
 from schedcache.kube.contact import Contact
@@ -15,7 +17,7 @@ from schedcache.kube.decoder import identify
 from schedcache.kube.edges import FAILURES, ending_of
 from schedcache.kube.graveyard import Graveyard, is_newer
 from schedcache.kube.kinds import KINDS, Kind
-from schedcache.kube.kopf_operator import KopfOperator
+from schedcache.kube.kopf_operator import KopfOperator, add_handlers
 from schedcache.kube.lister import Lister
 from schedcache.kube.pacing import REBUILD_CALM_SECONDS, Backoff, TimeSlice, Timing
 from schedcache.kube.stats import KindStats, SourceStats
@@ -83,6 +85,11 @@ class _Fed:
         self.graves.floor = listing.resource_version
         self.advance(listing.resource_version)
 
+    def lost(self, why: str) -> None:
+        """An operator that was joined does not tell of this kind, or the server does not answer."""
+        self.contact.ended(self, why)
+        self.contact.failed(why)
+
     def stalled(self) -> bool:
         """Whether the first list has brought nothing new for long."""
         if len(self.store) != self._held:
@@ -108,8 +115,11 @@ class KopfSource:
     """Keeps an EventSink in step with the API server through kopf; an EventSource.
 
     kopf reports no deletions that happen while its watch is interrupted, and no end of its first list. A sweep, which
-    lists metadata only, finds both, and whatever else kopf misses. kopf runs in a thread; the sink is called from the
-    event loop that runs `run`, in the order in which events arrive from kopf.
+    lists metadata only, finds both, and whatever else kopf misses. The sink is called from the event loop that runs
+    `run`, in the order in which events arrive from kopf.
+
+    kopf runs in a thread of its own here; or, with `registry`, it is an operator that somebody else runs: then this
+    source adds handlers to it and sweeps, and `run` may be a task in that operator's loop.
 
     Args:
         transport: the way to the server, for sweeps and rebuilds; kopf gets its credentials.
@@ -117,7 +127,9 @@ class KopfSource:
         kinds: names from `KINDS`.
         sweep_interval: seconds between sweeps; one comes at once after anything that looks like a gap.
         grace: seconds that kopf is given to deliver what a sweep has found before the sweep puts it right.
-        liveness_endpoint: URL at which kopf answers probes, None for nowhere.
+        liveness_endpoint: URL at which kopf answers probes, None for nowhere; only where kopf is run here.
+        registry: of the operator to join, before it watches: not later than in a startup handler. It has to watch all
+            namespaces.
         clock: seconds, monotonic.
 
     Attributes:
@@ -137,6 +149,7 @@ class KopfSource:
         sweep_interval: float = SWEEP_SECONDS,
         grace: float = GRACE_SECONDS,
         liveness_endpoint: str | None = None,
+        registry: kopf.OperatorRegistry | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         names = tuple(dict.fromkeys(kinds))
@@ -153,13 +166,12 @@ class KopfSource:
         for name in names:
             store = ObjectStore(KINDS[name], sink, self.stats.kinds[name])
             self._fed[name] = _Fed(store, Lister(transport, store, clock), clock)
-        self._operator = KopfOperator(
-            transport.credentials,
-            {KINDS[name]: fed.contact for name, fed in self._fed.items()},
-            self._arrive,
-            self._probe,
-            liveness_endpoint,
-        )
+        contacts = {KINDS[name]: fed.contact for name, fed in self._fed.items()}
+        self._operator: KopfOperator | None = None
+        if registry is not None:
+            add_handlers(registry, contacts, self._arrive)
+        else:
+            self._operator = KopfOperator(transport.credentials, contacts, self._arrive, self._probe, liveness_endpoint)
         self._operating: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         # Filled in kopf's thread, emptied in the loop's.
@@ -177,9 +189,15 @@ class KopfSource:
     async def run(self) -> None:
         """Feed the sink until cancelled. No answer of the server and no end of kopf ends it."""
         self._loop = asyncio.get_running_loop()
+        # An operator that was joined may have told of something already.
+        self._arrived.set()
+        works: dict[str, Callable[[], Awaitable[None]]]
+        works = {"pump": self._pump, "sweep": self._sweep_for_ever, "rebuild": self._rebuild_for_ever}
+        if self._operator is not None:
+            works["operate"] = partial(self._operate, self._operator)
         async with asyncio.TaskGroup() as group:
-            for work in (self._operate, self._pump, self._sweep_for_ever, self._rebuild_for_ever):
-                group.create_task(self._for_ever(work), name=f"kopf source {work.__name__}")
+            for name, work in works.items():
+                group.create_task(self._for_ever(name, work), name=f"kopf source {name}")
 
     def has_synced(self) -> bool:
         """Whether the first complete list of every kind has been delivered."""
@@ -206,7 +224,7 @@ class KopfSource:
         self.stats.rebuilds[reason] += 1
         self._rebuild_wanted.set()
 
-    async def _for_ever(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _for_ever(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
                 await work()
@@ -217,7 +235,7 @@ class KopfSource:
                 self._reliable.clear()
                 self.request_rebuild("sink error")
             except Exception:
-                log.exception("a task of the kopf source crashed, starting it again", task=work.__name__)
+                log.exception("a task of the kopf source crashed, starting it again", task=name)
                 for stats in self.stats.kinds.values():
                     stats.crashes += 1
                 await asyncio.sleep(self._backoff.pause())
@@ -235,9 +253,9 @@ class KopfSource:
 
     # In the loop's.
 
-    async def _operate(self) -> None:
+    async def _operate(self, operator: KopfOperator) -> None:
         """Run kopf, and run it again when it gives up or has been found wanting."""
-        operating = self._operating = asyncio.create_task(self._operator.run(), name="kopf")
+        operating = self._operating = asyncio.create_task(operator.run(), name="kopf")
         try:
             await asyncio.wait([operating])
         finally:
@@ -305,8 +323,10 @@ class KopfSource:
         except FAILURES as error:
             log.warning("a sweep failed, trying again later", kind=name, error=str(error))
             stats.list_failures["sweep"] += 1
+            if self._operator is None:
+                fed.lost(ending_of(error).value)
         else:
-            self._judge(fed, kopf_is_behind=bool(behind))
+            self._judge(name, fed, kopf_is_behind=bool(behind))
 
     async def _wait_for_kopf(self, fed: _Fed, findings: Findings) -> None:
         for _ in range(GRACE_LOOKS):
@@ -334,13 +354,16 @@ class KopfSource:
             fed.store.stats.repaired["missed_delete"] += 1
         fed.advance(findings.resource_version)
 
-    def _judge(self, fed: _Fed, *, kopf_is_behind: bool) -> None:
-        if not fed.synced:
+    def _judge(self, name: str, fed: _Fed, *, kopf_is_behind: bool) -> None:
+        first = not fed.synced
+        if first:
             fed.synced = True
             fed.store.synced()
-            return
-        if kopf_is_behind:
+        elif kopf_is_behind:
             fed.stale_sweeps += 1
+        if self._operator is None:
+            _judge_operator_joined(name, fed, kopf_is_behind=kopf_is_behind)
+        elif kopf_is_behind and not first:
             # Perhaps it is on its last legs, which can take it a minute: look again soon.
             self._sweep_wanted.set()
         if fed.stale_sweeps >= STALE_SWEEPS and self._operating is not None:
@@ -384,3 +407,13 @@ class KopfSource:
                 log.warning("a list failed, trying again", kind=name, error=str(error))
                 self.stats.kinds[name].list_failures[ending_of(error).value] += 1
                 await asyncio.sleep(self._backoff.pause())
+
+
+def _judge_operator_joined(name: str, fed: _Fed, *, kopf_is_behind: bool) -> None:
+    """Its connections cannot be seen, so what a sweep found has to stand for them."""
+    if not kopf_is_behind:
+        fed.contact.opened(fed)
+        return
+    fed.lost("kopf is behind")
+    if fed.stale_sweeps % STALE_SWEEPS == 0:
+        log.warning("kopf tells too little, sweeps make up for it: does it watch all namespaces?", kind=name)
