@@ -16,6 +16,7 @@ from yarl import URL
 from schedcache import __version__
 from schedcache.kube.credentials import Access, CredentialError, Credentials
 from schedcache.kube.http_answer import NoAnswerError
+from schedcache.kube.sockets import probing_socket
 from schedcache.kube.write_connections import NotSentError, WriteConnections
 from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
 
@@ -97,7 +98,7 @@ class Transport:
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
             # Whoever sends bounds itself; a limit here would let a burst of binds starve the watches.
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=75),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=75, socket_factory=probing_socket),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=self._timeout,
             # Inside a cluster the bytes are cheap and the time to compress them is not.

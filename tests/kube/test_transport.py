@@ -1,6 +1,7 @@
 """What answers mean, and who we are when we are refused."""
 
 import asyncio
+import socket
 from contextlib import asynccontextmanager
 
 import pytest
@@ -8,6 +9,7 @@ import yaml
 from aiohttp import web
 
 from schedcache.kube.credentials import load_credentials
+from schedcache.kube.sockets import probing_socket
 from schedcache.kube.transport import Transport
 from schedcache.ports import ApiError, OutcomeUnknownError
 
@@ -98,3 +100,19 @@ async def test_it_is_known_that_nobody_lets_us_in(server, method):
         server.token = "first"
         await ask(transport, method)
         assert not transport.unauthorized
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="asks Linux's options back")
+async def test_a_connection_asks_for_a_sign_of_life_before_a_minute_is_over(server, monkeypatch):
+    """A watch whose other end is gone without a word would else be taken for a silent one."""
+    made = []
+    monkeypatch.setattr(
+        "schedcache.kube.transport.probing_socket", lambda address: made.append(probing_socket(address)) or made[-1]
+    )
+    async with server.serving() as transport:
+        await ask(transport, "GET")
+        (found,) = made
+        assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        idle, interval, count = (found.getsockopt(socket.IPPROTO_TCP, option) for option in options)
+        assert idle + interval * count == 25
