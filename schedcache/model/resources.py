@@ -5,6 +5,7 @@ KEP-1287 in-place resize). Amounts are added exactly, in nanos, and rounded up o
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -120,6 +121,8 @@ class PodResources(msgspec.Struct, frozen=True):
     resize_infeasible: bool = False
 
 
+# Nearly all pods name the same few resources.
+_names = lru_cache(maxsize=1024)(frozenset[str])
 _Reading = Callable[[ContainerRequests, bool], ResourceList]
 
 
@@ -150,7 +153,7 @@ def pod_requests(pod: PodResources) -> PodRequests:
         resource=Resource.from_list({n: v for n, v in amounts.items() if n != PODS}),
         non_zero_milli_cpu=to_milli(non_zero.get(CPU, 0)),
         non_zero_memory=to_units(non_zero.get(MEMORY, 0)),
-        named=frozenset(amounts),
+        named=_names(tuple(amounts)),
     )
 
 

@@ -38,7 +38,7 @@ class Bucket:
         """A spec that is new here."""
         self.specs[spec.key] = spec
         if self._columns is not None:
-            self._columns.add(spec, spec.requests)
+            self._columns.add(spec, spec.key[1].resource)
 
     def remove(self, spec: "SpecGroup") -> None:
         """A spec without pods."""
@@ -53,7 +53,7 @@ class Bucket:
         if self._columns is None:
             self._columns = RequestColumns()
             for spec in self.specs.values():
-                self._columns.add(spec, spec.requests)
+                self._columns.add(spec, spec.key[1].resource)
         return self._columns.within(room)
 
 
@@ -64,11 +64,6 @@ class SpecGroup:
     bucket: Bucket
     key: _SpecKey
     shapes: dict[PodShape, "Group"] = field(default_factory=dict)
-
-    @property
-    def requests(self) -> Resource:
-        """What each of its pods asks for."""
-        return self.key[1].resource
 
     def specimen(self) -> Pod:
         """Any of its pods."""
