@@ -2,6 +2,7 @@
 
 from schedcache.scheduling.binding_cycle import MAX_BINDING
 from schedcache.scheduling.event_handlers import EventHandlers
+from schedcache.scheduling.following import make_cache_sink
 from schedcache.scheduling.pod_store import PodStore
 from schedcache.scheduling.profiles import make_profiles
 from schedcache.scheduling.scheduler import Scheduler
@@ -13,5 +14,6 @@ __all__ = [
     "PodStore",
     "Scheduler",
     "SchedulingState",
+    "make_cache_sink",
     "make_profiles",
 ]
