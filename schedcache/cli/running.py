@@ -146,6 +146,9 @@ def health_of(program: Program) -> Health:
         told = {"no connection for": lost, "nothing heard of": stale}
         return "; ".join(f"{what} {', '.join(kinds)}" for what, kinds in told.items() if kinds)
 
+    def cache() -> str:
+        return "found wrong, to be read afresh" if source.rebuild_wanted() else ""
+
     def credentials() -> str:
         # Watches that are open stay so for minutes after the token has expired.
         return "the API server refuses them (401)" if program.transport.unauthorized else ""
@@ -161,6 +164,7 @@ def health_of(program: Program) -> Health:
         readyz=[
             ("informer-sync", synced),
             ("watches", watches),
+            ("cache", cache),
             ("credentials", credentials),
             ("scheduling", scheduling),
             ("shutdown", shutdown),

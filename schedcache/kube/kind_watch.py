@@ -79,7 +79,8 @@ class KindWatch:
         self._relist_reason = ""
         # Endings in a row without an event between them.
         self._fruitless = 0
-        self._told_forbidden = False
+        # What the log said last, since the server answered as it should.
+        self._told: Ending | None = None
 
     async def run(self) -> None:
         """Never returns. Raises SinkError."""
@@ -120,7 +121,6 @@ class KindWatch:
                 wait = Pause.RETRY_AFTER if EDGES[ending].pause is Pause.RETRY_AFTER else Pause.BACKOFF
                 await self._wait(wait, error)
             else:
-                self._told_forbidden = False
                 return listing
 
     async def _deliver(self, listing: Listing) -> None:
@@ -139,9 +139,8 @@ class KindWatch:
         stream = object()
         try:
             async with self._transport.stream(self.store.kind.path, self._query(), self._inactivity_timeout) as body:
-                self._told_forbidden = False
                 self.contact.opened(stream)
-                self._comeback.tell()
+                self._works_again()
                 time_slice = TimeSlice(self._clock)
                 async for chunk in body.iter_any():
                     stats.last_heard = self._clock()
@@ -235,15 +234,24 @@ class KindWatch:
 
     def _heard(self) -> None:
         self.contact.heard()
+        self._works_again()
+
+    def _works_again(self) -> None:
         self._comeback.tell()
+        if self._told is not None:
+            log.info("the server answers again", resource=self.store.kind.plural)
+            self._told = None
 
     def _report(self, ending: Ending, error: BaseException, verb: str) -> None:
+        """Log it, unless it is what was logged last: what goes on is counted, and told when it is over."""
+        if ending is self._told:
+            return
         about = {"resource": self.store.kind.plural, "verb": verb, "ending": ending.value, "error": str(error)}
-        if ending is Ending.FORBIDDEN:
-            if not self._told_forbidden:
-                self._told_forbidden = True
-                log.error("not allowed; the verbs list and watch are needed, trying on", **about)
-        elif ending in (Ending.EXPIRED, Ending.SILENT):
+        if ending in (Ending.EXPIRED, Ending.SILENT):
             log.info("the server's answer is followed", **about)
+            return
+        self._told = ending
+        if ending is Ending.FORBIDDEN:
+            log.error("not allowed; the verbs list and watch are needed, trying on", **about)
         else:
             log.warning("the server's answer is followed", **about)

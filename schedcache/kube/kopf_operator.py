@@ -6,6 +6,7 @@ That one has its own event loop, because kopf blocks it for seconds while it rea
 import asyncio
 import contextlib
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -35,6 +36,8 @@ CLOSE_SECONDS = 0.1
 FIRST_PAUSES = (1.0, 1.0, 2.0, 3.0, 5.0)
 LAST_PAUSE = 8.0
 HANDLER_PREFIX = "schedcache-"
+WATCHING_LOGGER = "kopf._cogs.clients.watching"
+"""Where kopf 1.45 says that a list or watch has failed."""
 
 Deliver = Callable[[Kind, str | None, Mapping[str, Any]], None]
 """Called in kopf's thread with an event's type (None: from a list) and its object."""
@@ -131,6 +134,7 @@ class KopfOperator:
     async def _operate(self, stop: asyncio.Event) -> None:
         # Signals are the host program's here, on purpose.
         logging.getLogger(kopf.operator.__module__).addFilter(_is_not_about_signals)
+        logging.getLogger(WATCHING_LOGGER).addFilter(_is_told_sparingly)
         registry = kopf.OperatorRegistry()
         add_handlers(registry, self._kinds, self._deliver)
         kopf.on.login(registry=registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=5)(self._login)
@@ -257,6 +261,12 @@ def _selected(field_selector: str, obj: Mapping[str, Any]) -> bool:
 
 def _is_not_about_signals(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith("OS signals are ignored")
+
+
+def _is_told_sparingly(record: logging.LogRecord) -> bool:
+    """Of the tries of one request the first, second, fourth, eighth and so on: an API server may be away for an hour."""
+    found = re.match(r"Request attempt #(\d+)", record.getMessage())
+    return found is None or int(found[1]).bit_count() == 1
 
 
 def _is_not_about_success(record: logging.LogRecord) -> bool:

@@ -224,6 +224,10 @@ class KopfSource:
         self.stats.rebuilds[reason] += 1
         self._rebuild_wanted.set()
 
+    def rebuild_wanted(self) -> bool:
+        """Whether a rebuild was asked for and is not done: what the sink holds may be wrong."""
+        return self._rebuild_wanted.is_set()
+
     async def _for_ever(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:

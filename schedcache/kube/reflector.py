@@ -120,6 +120,10 @@ class Reflector:
         self.stats.rebuilds[reason] += 1
         self._rebuild_wanted.set()
 
+    def rebuild_wanted(self) -> bool:
+        """Whether a rebuild was asked for and is not done: what the sink holds may be wrong."""
+        return self._rebuild_wanted.is_set()
+
     async def _watch_until_rebuild(self) -> None:
         """Run the state machines until one of them needs more than itself."""
         for name, watch in self._watches.items():

@@ -61,3 +61,6 @@ class EventSource(Protocol):
 
     def request_rebuild(self, reason: str) -> None:
         """Read every kind afresh and call `on_rebuild`; soon, once for any number of requests."""
+
+    def rebuild_wanted(self) -> bool:
+        """Whether a rebuild was asked for and is not done: what the sink holds may be wrong."""

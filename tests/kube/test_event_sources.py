@@ -247,7 +247,9 @@ async def test_a_rebuild_that_is_asked_for_is_done_once(world: World):
     await world.synced()
     for reason in ("a test", "a test", "another"):
         world.source.request_rebuild(reason)
+    assert world.source.rebuild_wanted()
     await world.until(lambda: world.sink.rebuilds == 1)
+    assert not world.source.rebuild_wanted()
     await world.agrees()
     await world.cluster.delete("/api/v1/namespaces/default/pods/pod-0", grace_seconds=0)
     await world.agrees()

@@ -1,11 +1,13 @@
 """What is special about kopf as an event source."""
 
 import asyncio
+import logging
 
 import aiohttp
 import pytest
 
 from schedcache.kube.credentials import CredentialError, load_credentials
+from schedcache.kube.kopf_operator import WATCHING_LOGGER
 from schedcache.kube.kopf_source import KopfSource
 from schedcache.kube.transport import Transport
 from schedcache.testing import Answer, free_ports, wait_until
@@ -162,3 +164,15 @@ async def test_a_server_name_that_kopf_cannot_be_told_is_refused(control_plane, 
 async def test_unknown_kinds_are_refused_by_name():
     with pytest.raises(ValueError, match="Pood"):
         KopfSource(None, RecordingSink(), ("Pood",))
+
+
+async def test_of_what_kopf_tries_again_and_again_the_log_has_less_and_less(world: World, caplog):
+    """An API server may be away for an hour."""
+    world.start()
+    await world.synced()
+    logger = logging.getLogger(WATCHING_LOGGER)
+    assert logger.name in logging.Logger.manager.loggerDict, "kopf has it by another name now"
+    for number in range(1, 10):
+        logger.error("Request attempt #%d failed; will retry: GET x", number)
+    logger.error("another thing")
+    assert [record.args for record in caplog.records if record.name == WATCHING_LOGGER] == [(1,), (2,), (4,), (8,), ()]
