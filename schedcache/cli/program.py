@@ -30,8 +30,9 @@ from schedcache.scheduling import PodStore, Scheduler, make_profiles
 from schedcache.server.metrics import PrometheusMetrics
 from schedcache.server.state_metrics import StateCollector
 
-DRAIN_SECONDS = 20.0
-"""How long bindings under way may take once the program is asked to stop; within Kubernetes' grace period of 30 s."""
+DRAIN_SECONDS = 15.0
+"""How long bindings under way may take once the program is asked to stop: as long as one request may. With the writes, kopf's end
+and that of the connections to us it is all over within Kubernetes' grace period of 30 s, whatever does not answer."""
 WRITE_SECONDS = 3.0
 """How long events and conditions that wait may take after that."""
 _SYNC_LOOK_SECONDS = 0.02

@@ -18,7 +18,8 @@ Sleep = Callable[[float], Awaitable[object]]
 MAX_BINDING = 128
 """Pods on their way to be bound, beyond which no further one is scheduled: bind requests would only queue up."""
 _FIRST_LOOK_AGAIN = 1.0
-_LAST_LOOK_AGAIN = 30.0
+LAST_LOOK_AGAIN = 30.0
+"""The longest pause between two reads of a pod about which the API server has not answered."""
 _log = structlog.get_logger(__name__)
 
 
@@ -195,7 +196,7 @@ class BindingCycles:
         while (truth := await self._reader.look(d.pod)) is Truth.NO_ANSWER and not self._reader.is_settled(d.pod):
             with self._aside():
                 await self._sleep(delay)
-            delay = min(2 * delay, _LAST_LOOK_AGAIN)
+            delay = min(2 * delay, LAST_LOOK_AGAIN)
         if truth is Truth.BOUND or self._is_ours_now(d):
             self._bound(d)
         else:

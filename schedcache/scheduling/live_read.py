@@ -33,15 +33,18 @@ class LiveReader:
         self._state = state
         self._binder = binder
         self._sink = sink
+        # UIDs of pods of which the log has said that there is no answer, since there was one.
+        self._told: set[str] = set()
 
     async def look(self, assumed: Pod) -> Truth:
         """Read an assumed pod. Except after UNBOUND and NO_ANSWER the cache is settled: confirmed, or free of it."""
         try:
             live = await self._binder.get_pod(assumed.namespace, assumed.name)
         except ApiError as error:
-            _log.warning("no answer about a pod whose node is uncertain", pod=assumed.full_name, error=str(error))
+            self._tell(assumed, error)
             self._state.metrics.bind_doubt(Truth.NO_ANSWER)
             return Truth.NO_ANSWER
+        self._told.discard(assumed.uid)
         held = self._state.pods.held(assumed)
         # An answer may be older than its arrival: what the watch has ended meanwhile is not brought back, since nothing
         # would ever end it again.
@@ -52,6 +55,14 @@ class LiveReader:
         elif held is not None and live is not None:
             self._sink.on_update(POD, held, live)
         return truth
+
+    def _tell(self, assumed: Pod, error: ApiError) -> None:
+        if assumed.uid in self._told:
+            return
+        # Others may have been settled by the watch.
+        self._told &= self._state.cache.assumed_pods.keys()
+        self._told.add(assumed.uid)
+        _log.warning("no answer about a pod whose node is uncertain", pod=assumed.full_name, error=str(error))
 
     def is_settled(self, assumed: Pod) -> bool:
         """Whether the watch has answered meanwhile: nothing hangs on the assumption any more."""

@@ -84,8 +84,29 @@ async def test_without_an_answer_it_is_kept_and_asked_about_again():
         await world.clock.advance(60)
         assert world.requested("n1") == 1000
         assert world.cache.dump().assumed_pods == {"a"}
-        assert 20 < world.api.reads < 40
         world.api.on_get.clear()
-        await world.clock.advance(2)
+        await world.clock.advance(30)
         assert world.metrics.doubts[-1] == "bound"
         assert world.requested("n1") == 1000
+
+
+async def test_an_api_server_that_does_not_answer_is_asked_less_and_less_and_told_of_once(capsys):
+    """For all pods alike: 40 that are past their deadline are no reason for 40 requests and lines a second."""
+    async with World() as world:
+        world.add_node("n1", "64")
+        world.api.watching = False
+        for number in range(40):
+            world.api.create(f"p{number}", cpu="1")
+        world.api.deliver()
+        await settle()
+        world.api.on_get = [ApiError("down", status=503) for _ in range(10_000)]
+        await world.clock.advance(31)
+        assert world.api.reads == 16
+        await world.clock.advance(300)
+        assert 16 * 10 <= world.api.reads <= 16 * 15
+        assert len(world.cache.dump().assumed_pods) == 40
+        assert capsys.readouterr().out.count("no answer about a pod") == 16
+        world.api.on_get.clear()
+        await world.clock.advance(31)
+        assert world.cache.dump().assumed_pods == frozenset()
+        world.check_at_rest()
