@@ -1,7 +1,7 @@
 """What the API server fills in when a raw manifest is created, as far as scheduling sees it (Kubernetes 1.37).
 
-Sources: pkg/apis/core/v1/defaults.go and pkg/registry/core/pod/strategy.go. What has been through an API server already comes
-out as it went in. Objects are plain data; the ones passed in are not changed.
+Sources: pkg/apis/core/v1/defaults.go and pkg/registry/core/pod/strategy.go, and between the two the admission plugins. What has
+been through an API server already comes out as it went in. Objects are plain data; the ones passed in are not changed.
 """
 
 import copy
@@ -19,16 +19,18 @@ from schedcache.model.resources import (
     is_pod_level_resource,
     pod_requests,
 )
+from schedcache.simulation.admission import Admission
 from schedcache.simulation.manifest_checks import READ, check_manifest
-from schedcache.simulation.priority_classes import PriorityClasses
 
 _NAMESPACE = uuid.UUID("6f0d5c38-3a5f-5a1b-9c57-0d6c3f3f7a11")
-_WITHOUT_NAMESPACE = {"Node", "PriorityClass"} | {name for name, kind in CLUSTER_OBJECTS.items() if not kind.namespaced}
+_WITHOUT_NAMESPACE = {"Node", "PriorityClass", "RuntimeClass"} | {
+    name for name, kind in CLUSTER_OBJECTS.items() if not kind.namespaced
+}
 
 JSONObject = Mapping[str, Any]
 
 
-def with_api_defaults(obj: JSONObject, priorities: PriorityClasses) -> JSONObject:
+def with_api_defaults(obj: JSONObject, admission: Admission) -> JSONObject:
     """The object as the API server would store it. Kinds that scheduling does not read are left alone.
 
     Raises MalformedObjectError, naming object and field.
@@ -38,9 +40,12 @@ def with_api_defaults(obj: JSONObject, priorities: PriorityClasses) -> JSONObjec
         return obj
     check_manifest(obj)
     made = copy.deepcopy(dict(obj))
+    stored = bool((obj.get("metadata") or {}).get("uid"))
     _default_metadata(made, kind)
     if kind == "Pod":
-        _default_pod(made, priorities)
+        _default_pod(made)
+        admission.admit_pod(made, stored=stored)
+        _merge_label_keys(made["spec"], made["metadata"].get("labels") or {})
     elif kind == "Node":
         status = made.get("status") or {}
         if status.get("allocatable") is None and status.get("capacity") is not None:
@@ -48,6 +53,8 @@ def with_api_defaults(obj: JSONObject, priorities: PriorityClasses) -> JSONObjec
     elif kind in ("PersistentVolume", "PersistentVolumeClaim"):
         _set_default(made, "spec", "volumeMode", "Filesystem")
         _set_default(made, "status", "phase", "Pending")
+        if kind == "PersistentVolumeClaim" and not stored:
+            admission.admit_claim(made)
     elif kind == "StorageClass" and not made.get("volumeBindingMode"):
         made["volumeBindingMode"] = "Immediate"
     return made
@@ -72,7 +79,7 @@ def _set_default(obj: dict[str, Any], part: str, field: str, value: str) -> None
         obj[part] = {**found, field: value}
 
 
-def _default_pod(pod: dict[str, Any], priorities: PriorityClasses) -> None:
+def _default_pod(pod: dict[str, Any]) -> None:
     spec = pod["spec"] = dict(pod.get("spec") or {})
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     for container in containers:
@@ -86,14 +93,9 @@ def _default_pod(pod: dict[str, Any], priorities: PriorityClasses) -> None:
         _default_pod_level(spec)
     if not spec.get("schedulerName"):
         spec["schedulerName"] = DEFAULT_SCHEDULER_NAME
-    if spec.get("priority") is None:
-        value = priorities.value(spec.get("priorityClassName"))
-        if value is not None:
-            spec["priority"] = value
     status = pod["status"] = dict(pod.get("status") or {})
     if not status.get("phase"):
         status["phase"] = "Pending"
-    _merge_label_keys(spec, (pod["metadata"].get("labels") or {}))
 
 
 def _requests_from_limits(container: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Whether a manifest has the types that Kubernetes prescribes, before anything is derived from it.
 
 The model reads only what scheduling needs of a stored object; what the API server fills in also depends on limits,
-container ports and priority classes.
+container ports and the objects that admission goes by.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +12,7 @@ import msgspec
 from schedcache.model import MalformedObjectError, Node, wire
 from schedcache.model.decode import Reader
 from schedcache.model.kinds import CLUSTER_OBJECTS
+from schedcache.model.quantity import QuantityError, parse_quantity
 
 
 class _Resources(msgspec.Struct, gc=False):
@@ -32,6 +33,7 @@ class _PodSpec(msgspec.Struct, rename="camel", gc=False):
     init_containers: list[_Container] | None = None
     resources: _Resources | None = None
     priority_class_name: str | None = None
+    runtime_class_name: str | None = None
 
 
 class _Metadata(msgspec.Struct, rename="camel", gc=False):
@@ -47,14 +49,50 @@ class _PriorityClass(msgspec.Struct, rename="camel", gc=False):
     metadata: wire.ObjectMeta | None = None
     value: int | None = None
     global_default: bool | None = None
+    preemption_policy: str | None = None
+
+
+class _LimitRangeItem(msgspec.Struct, rename="camel", gc=False):
+    type: str | None = None
+    max: wire.QuantityMap | None = None
+    min: wire.QuantityMap | None = None
+    default: wire.QuantityMap | None = None
+    default_request: wire.QuantityMap | None = None
+
+
+class _LimitRangeSpec(msgspec.Struct, gc=False):
+    limits: list[_LimitRangeItem] | None = None
+
+
+class _LimitRange(msgspec.Struct, gc=False):
+    metadata: wire.ObjectMeta | None = None
+    spec: _LimitRangeSpec | None = None
+
+
+class _Overhead(msgspec.Struct, rename="camel", gc=False):
+    pod_fixed: wire.QuantityMap | None = None
+
+
+class _Scheduling(msgspec.Struct, rename="camel", gc=False):
+    node_selector: dict[str, str] | None = None
+    tolerations: list[wire.TolerationWire] | None = None
+
+
+class _RuntimeClass(msgspec.Struct, gc=False):
+    metadata: wire.ObjectMeta | None = None
+    overhead: _Overhead | None = None
+    scheduling: _Scheduling | None = None
 
 
 _READERS: Mapping[str, Sequence[Callable[[Mapping[str, Any]], object]]] = {
     "Node": (Node.from_dict,),
     "Pod": (Reader("Pod", wire.PodWire).convert, Reader("Pod", _PodManifest).convert),
     "PriorityClass": (Reader("PriorityClass", _PriorityClass).convert,),
+    "LimitRange": (Reader("LimitRange", _LimitRange).convert,),
+    "RuntimeClass": (Reader("RuntimeClass", _RuntimeClass).convert,),
     **{name: (kind.from_dict,) for name, kind in CLUSTER_OBJECTS.items()},
 }
+_LENDING = frozenset({"LimitRange", "RuntimeClass"})
 READ = frozenset(_READERS)
 """The kinds that an answer may depend on."""
 
@@ -69,17 +107,32 @@ def check_manifest(obj: Mapping[str, Any]) -> None:
         raise MalformedObjectError(kind, "", "metadata.name", "is missing")
     for field, amounts in _resource_lists(kind, obj):
         for resource, amount in (amounts or {}).items():
-            if str(amount).startswith("-"):
-                # It would make room where there is none.
-                raise MalformedObjectError(
-                    kind, metadata.get("name") or "", f"{field}.{resource}", f"{amount} is negative"
-                )
+            problem = f"{amount} is negative" if str(amount).startswith("-") else _fault(kind, amount)
+            if problem:
+                raise MalformedObjectError(kind, metadata.get("name") or "", f"{field}.{resource}", problem)
+
+
+def _fault(kind: str, amount: object) -> str:
+    """What is wrong with an amount that will be a pod's; those of pods and nodes themselves are read with them."""
+    if kind not in _LENDING:
+        return ""
+    try:
+        parse_quantity(str(amount))
+    except QuantityError as error:
+        return str(error)
+    return ""
 
 
 def _resource_lists(kind: str, obj: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
     if kind == "Node":
         status = obj.get("status") or {}
         yield from ((f"status.{field}", status.get(field)) for field in ("allocatable", "capacity"))
+    elif kind == "RuntimeClass":
+        yield "overhead.podFixed", (obj.get("overhead") or {}).get("podFixed")
+    elif kind == "LimitRange":
+        for i, item in enumerate((obj.get("spec") or {}).get("limits") or ()):
+            given = ("max", "min", "default", "defaultRequest")
+            yield from ((f"spec.limits[{i}].{field}", item.get(field)) for field in given)
     elif kind == "Pod":
         spec = obj.get("spec") or {}
         yield "spec.overhead", spec.get("overhead")

@@ -1,49 +1,62 @@
 """Which priority a pod gets from its class, and what the API server would say of it (the admission plugin Priority, 1.37)."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from schedcache.simulation.manifest_checks import check_manifest
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 _SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_USUAL_POLICY = "PreemptLowerPriority"
+_REFUSES = "the API server would refuse the pod"
 
 JSONObject = Mapping[str, Any]
+
+
+class _Class(NamedTuple):
+    value: int
+    preemption_policy: str
+
+
+_NO_CLASS = _Class(0, _USUAL_POLICY)
 
 
 class PriorityClasses:
     """The priority classes of a cluster."""
 
     def __init__(self) -> None:
-        self._values = dict(_SYSTEM_CLASSES)
-        self._default: int | None = None
+        self._classes = {name: _Class(value, _USUAL_POLICY) for name, value in _SYSTEM_CLASSES.items()}
+        self._default: _Class | None = None
 
     def add(self, obj: JSONObject) -> None:
-        """Note the object if it is one. Raises MalformedObjectError."""
-        if obj.get("kind") == "PriorityClass":
-            check_manifest(obj)
-            value = obj.get("value") or 0
-            self._values[obj["metadata"]["name"]] = value
-            if obj.get("globalDefault"):
-                # There should be but one; of several the API server takes the lowest.
-                self._default = value if self._default is None else min(self._default, value)
+        """Note a PriorityClass that has been checked."""
+        added = _Class(obj.get("value") or 0, obj.get("preemptionPolicy") or _USUAL_POLICY)
+        self._classes[obj["metadata"]["name"]] = added
+        # There should be but one default; of several the API server takes the lowest.
+        if obj.get("globalDefault") and (self._default is None or added.value < self._default.value):
+            self._default = added
 
-    def value(self, name: str | None) -> int | None:
-        """The priority that a pod of the class gets; None where there is no such class."""
-        return self._values.get(name) if name else self._default or 0
+    def apply(self, spec: dict[str, Any]) -> None:
+        """Give a pod the priority of its class, and whether it may preempt, where it does not say so itself."""
+        found = self._class(spec)
+        if found is not None:
+            for field, value in (("priority", found.value), ("preemptionPolicy", found.preemption_policy)):
+                if spec.get(field) is None:
+                    spec[field] = value
 
-    def objection(self, pod: JSONObject) -> str:
-        """Why the API server would not let such a pod in, "" where it would. Of one that has been let in it has the UID."""
-        metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
-        name, given, stored = spec.get("priorityClassName"), spec.get("priority"), bool(metadata.get("uid"))
-        computed = self.value(name)
-        if computed is None and (given is None or not stored):
-            return (
-                f"spec.priorityClassName: no PriorityClass with name {name} was found; the API server would refuse the pod,"
-                f" here its priority is {given or 0}"
-            )
-        if given not in (None, computed) and not stored:
-            return (
-                f"spec.priority: {given} is not what follows from spec.priorityClassName, {computed}; the API server would"
-                " refuse the pod"
-            )
-        return ""
+    def objections(self, spec: JSONObject, *, stored: bool) -> Iterator[str]:
+        """Why the API server would not let such a pod in; of one that it has let in (`stored`), why its priority is unknown."""
+        found, given, policy = self._class(spec), spec.get("priority"), spec.get("preemptionPolicy")
+        if found is None:
+            if given is None or not stored:
+                yield (
+                    f"spec.priorityClassName: no PriorityClass with name {spec['priorityClassName']} was found; {_REFUSES}, here"
+                    f" its priority is {given or 0}"
+                )
+        elif not stored:
+            if given not in (None, found.value):
+                yield f"spec.priority: {given} is not that of its class, {found.value}; {_REFUSES}"
+            if policy not in (None, found.preemption_policy):
+                yield f"spec.preemptionPolicy: {policy} is not that of its class, {found.preemption_policy}; {_REFUSES}"
+
+    def _class(self, spec: JSONObject) -> _Class | None:
+        """The pod's class or, if it names none, the default; None where it names one that is not there."""
+        name = spec.get("priorityClassName")
+        return self._classes.get(name) if name else self._default or _NO_CLASS

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 from schedcache.cache import Snapshot
 from schedcache.config.types import KubeSchedulerConfiguration
 from schedcache.model import MalformedObjectError, Pod
+from schedcache.simulation.admission import Admission
 from schedcache.simulation.api_defaults import with_api_defaults
 from schedcache.simulation.cluster import OfflineCluster, read_pod
 from schedcache.simulation.loading import InputError, SourcedObject, reading
 from schedcache.simulation.manifest_checks import READ
 from schedcache.simulation.offline import OfflineScheduler
-from schedcache.simulation.priority_classes import PriorityClasses
 
 
 class Answer(NamedTuple):
@@ -29,34 +29,31 @@ class WhatIf:
     """A cluster from files, the API server's defaults applied. Raises InputError, naming file, object and field."""
 
     def __init__(self, objects: Sequence[SourcedObject], config: KubeSchedulerConfiguration) -> None:
-        self._priorities = PriorityClasses()
+        self._admission = Admission()
         self._config = config
         self._given: dict[tuple[str, str, str], SourcedObject] = {}
-        self._objections: dict[str, str] = {}
+        self._objections: dict[str, list[str]] = {}
         """By the pod's full name, with its file."""
         self.cluster = OfflineCluster(scheduler_names={p.scheduler_name or "" for p in config.profiles or ()})
         for found in objects:
             with reading(found.source):
-                self._priorities.add(found.obj)
+                self._admission.note(found.obj)
         for found in objects:
             with reading(found.source):
                 self._add(found)
 
     def _add(self, found: SourcedObject) -> None:
-        made = with_api_defaults(found.obj, self._priorities)
+        made = with_api_defaults(found.obj, self._admission)
         if made["kind"] in READ:
             self._refuse_namesake(found, made)
         self.cluster.add(made)
         if made["kind"] == "Pod":
-            self._note_objection(found, made)
+            self._note_objections(found, made)
 
-    def _note_objection(self, found: SourcedObject, made: Mapping[str, Any]) -> None:
+    def _note_objections(self, found: SourcedObject, made: Mapping[str, Any]) -> None:
         name = f"{made['metadata']['namespace']}/{made['metadata']['name']}"
-        objection = self._priorities.objection(found.obj)
-        if objection:
-            self._objections[name] = f"{found.source}: Pod {name}: {objection}"
-        else:
-            self._objections.pop(name, None)
+        texts = self._admission.objections(found.obj)
+        self._objections[name] = [f"{found.source}: Pod {name}: {text}" for text in texts]
 
     def _refuse_namesake(self, found: SourcedObject, made: Mapping[str, Any]) -> None:
         metadata = made["metadata"]
@@ -75,9 +72,9 @@ class WhatIf:
             if found.obj.get("kind") != "Pod":
                 raise InputError(f"{found.source}: expected a Pod to place, got a {found.obj.get('kind')}")
             with reading(found.source):
-                made = with_api_defaults(found.obj, self._priorities)
+                made = with_api_defaults(found.obj, self._admission)
                 pods.append(read_pod(made))
-            self._note_objection(found, made)
+            self._note_objections(found, made)
         if not pods:
             raise InputError(f"{source}: there is no pod to place")
         for pod in pods:
@@ -104,7 +101,7 @@ class WhatIf:
         if replicas is not None and len(pods) != 1:
             raise InputError(f"replicas are copies of one pod, there are {len(pods)}")
         scheduler = OfflineScheduler(self.cluster, self._config)
-        answers = [self._with_objection({"pod": pod.full_name, **scheduler.ask(pod)}) for pod in pods]
+        answers = [{"pod": pod.full_name, **self._ask_one(scheduler, pod)} for pod in pods]
         fits = all(answer["selected"] for answer in answers)
         copies = None
         if replicas is not None:
@@ -113,12 +110,12 @@ class WhatIf:
             fits = len(placed) == replicas
         report = {"pods": answers, "nodes": _nodes(scheduler.snapshot), "replicas": copies}
         asked = {pod.full_name for pod in pods}
-        others = [text for name, text in self._objections.items() if name not in asked]
+        others = [text for name, texts in self._objections.items() if name not in asked for text in texts]
         return Answer(report, fits, others)
 
-    def _with_objection(self, answer: dict[str, Any]) -> dict[str, Any]:
-        objection = self._objections.get(answer["pod"])
-        return {**answer, "warnings": [objection, *answer["warnings"]]} if objection else answer
+    def _ask_one(self, scheduler: OfflineScheduler, pod: Pod) -> dict[str, Any]:
+        answer = scheduler.ask(pod)
+        return {**answer, "warnings": [*self._objections.get(pod.full_name, ()), *answer["warnings"]]}
 
 
 def _alike(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:

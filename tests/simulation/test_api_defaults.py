@@ -4,23 +4,16 @@ import copy
 
 import pytest
 
+from schedcache.simulation.admission import Admission
 from schedcache.simulation.api_defaults import with_api_defaults
-from schedcache.simulation.priority_classes import PriorityClasses
-
-
-def priority_classes(objects=()):
-    classes = PriorityClasses()
-    for obj in objects:
-        classes.add(obj)
-    return classes
 
 
 def defaulted(spec, *, labels=None, objects=()):
     pod = {"kind": "Pod", "metadata": {"name": "p", "labels": labels or {}}, "spec": spec}
     before = copy.deepcopy(pod)
-    made = with_api_defaults(pod, priority_classes(objects))
+    made = with_api_defaults(pod, Admission(objects))
     assert pod == before
-    assert with_api_defaults(made, priority_classes(objects)) == made
+    assert with_api_defaults(made, Admission(objects)) == made
     return made
 
 
@@ -124,7 +117,7 @@ def test_label_keys_become_part_of_the_selectors_once():
     ],
 )
 def test_other_kinds(obj, path, expected):
-    found = with_api_defaults({**obj, "metadata": {"name": "x"}}, priority_classes())
+    found = with_api_defaults({**obj, "metadata": {"name": "x"}}, Admission())
     for step in path:
         found = found[step]
     assert found == expected

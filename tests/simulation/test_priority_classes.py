@@ -7,7 +7,6 @@ import pytest
 from schedcache.cli import main
 from schedcache.config import config_from_dict
 from schedcache.simulation import WhatIf, parse_objects
-from schedcache.simulation.priority_classes import PriorityClasses
 
 CLASSES = """
 kind: PriorityClassList
@@ -19,7 +18,7 @@ items:
 """
 REFUSED = "the API server would refuse the pod"
 UNKNOWN = f"spec.priorityClassName: no PriorityClass with name hihg was found; {REFUSED}"
-OTHER = "spec.priority: 7 is not what follows from spec.priorityClassName"
+OTHER = "spec.priority: 7 is not that of its class"
 
 
 def asked(pod, cluster=CLASSES):
@@ -93,4 +92,4 @@ def test_a_pod_taken_out_of_the_cluster_is_warned_of_in_its_answer():
 
 
 def test_without_a_default_class_the_priority_is_0():
-    assert PriorityClasses().value(None) == 0
+    assert asked(pod(), cluster="{kind: List, items: []}") == (0, [])
