@@ -28,8 +28,8 @@ from schedcache.model import MalformedObjectError, Pod
 from schedcache.plugins.default_plugins import installed_registry
 from schedcache.ports import ApiError, NotFoundError
 from schedcache.scheduling import PodStore, make_cache_sink
+from schedcache.simulation.admission import Admission
 from schedcache.simulation.api_defaults import with_api_defaults
-from schedcache.simulation.priority_classes import PriorityClasses
 
 ASK = "example.com/ask-room-for"
 ROOM = "example.com/room"
@@ -154,7 +154,7 @@ def replica_of(name: str, template: Mapping[str, Any]) -> Pod:
     namespace, _, deployment = name.partition("/")
     metadata = {**(template.get("metadata") or {}), "name": deployment, "namespace": namespace}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
-    return Pod.from_dict(with_api_defaults(pod, PriorityClasses()))
+    return Pod.from_dict(with_api_defaults(pod, Admission()))
 
 
 @kopf.on.startup()
