@@ -292,6 +292,12 @@ class _Response(aiohttp.ClientResponse):
             self.on_end = None
 
 
+def _unless_it_is_the_end(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report what nobody has caught, but for generators that kopf leaves open and that will not be closed: all is over then."""
+    if "asyncgen" not in context:
+        loop.default_exception_handler(context)
+
+
 class _Run:
     """One life of kopf's thread."""
 
@@ -344,6 +350,7 @@ class _Run:
     async def _main(self) -> None:
         self._kopf_loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._kopf_loop.set_default_executor(DaemonThreads())
+        self._kopf_loop.set_exception_handler(_unless_it_is_the_end)
         self._main_task = asyncio.current_task()
         self._started.set()
         await self._operate(self._stop)

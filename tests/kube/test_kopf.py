@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 
 from schedcache.kube.credentials import CredentialError, load_credentials
-from schedcache.kube.kopf_operator import WATCHING_LOGGER
+from schedcache.kube.kopf_operator import WATCHING_LOGGER, _Run
 from schedcache.kube.kopf_source import KopfSource
 from schedcache.kube.transport import Transport
 from schedcache.testing import Answer, free_ports, wait_until
@@ -176,3 +176,26 @@ async def test_of_what_kopf_tries_again_and_again_the_log_has_less_and_less(worl
         logger.error("Request attempt #%d failed; will retry: GET x", number)
     logger.error("another thing")
     assert [record.args for record in caplog.records if record.name == WATCHING_LOGGER] == [(1,), (2,), (4,), (8,), ()]
+
+
+async def test_a_generator_that_kopf_leaves_open_is_no_error_at_the_end(caplog):
+    """As when it is stopped in the middle of a long list; other errors that nobody catches are told."""
+
+    async def stubborn():
+        try:
+            yield
+        finally:
+            raise RuntimeError("not now")
+
+    async def operate(stop):
+        generators.append(stubborn())
+        await anext(generators[0])
+        asyncio.get_running_loop().call_soon(lambda: 1 / 0)
+        await stop.wait()
+
+    generators = []
+    run = _Run(operate)
+    await wait_until(lambda: asyncio.sleep(0, bool(caplog.records)))
+    await run.stop()
+    (record,) = caplog.records
+    assert record.exc_info[0] is ZeroDivisionError
