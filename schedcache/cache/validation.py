@@ -15,7 +15,7 @@ from schedcache.cache.node_entries import NodeEntries
 from schedcache.cache.node_info import NodeInfo
 from schedcache.cache.pod_state import PodState
 from schedcache.cache.snapshot import Snapshot
-from schedcache.model import Pod
+from schedcache.model import Node, Pod
 
 _BRIEF = Repr()
 _BRIEF.maxdict = _BRIEF.maxset = _BRIEF.maxlist = 8
@@ -159,8 +159,9 @@ def _check_images(nodes: Mapping[str, NodeInfo], records: ImageStates) -> None:
 
 
 def _check_columns(columns: Columns) -> None:
-    fresh = Columns()
     rows = list(columns.row_of.values())
+    nodes = [_node_in(columns, row) for row in rows]
+    fresh = Columns()
     fresh_rows = [fresh.write(columns.infos[row])[0] for row in rows]
 
     def compare(what: str, want: np.ndarray, got: np.ndarray) -> None:
@@ -185,10 +186,7 @@ def _check_columns(columns: Columns) -> None:
     _check_ids("taint sets", columns.taint_sets)
     for key in columns.label_keys:
         _check_ids(f"values of label {key}", columns.label_values(key))
-    for row in rows:
-        node = columns.infos[row].node
-        if node is None:
-            raise CacheCorruptedError(f"row {row} shows {columns.infos[row]}, which has no node object")
+    for row, node in zip(rows, nodes, strict=True):
         require(f"row {row} has a taint set", columns.taint_set[row] >= 0)
         expect(f"taints in row {row}", node.taints, columns.taint_sets[columns.taint_set[row]])
         for key in columns.label_keys:
@@ -201,6 +199,13 @@ def _check_columns(columns: Columns) -> None:
     _check_host_ports(columns, rows)
     _check_free_rows(columns, rows)
     _check_versions(columns)
+
+
+def _node_in(columns: Columns, row: int) -> Node:
+    node = columns.infos[row].node
+    if node is None:
+        raise CacheCorruptedError(f"row {row} shows {columns.infos[row]}, which has no node object")
+    return node
 
 
 def _check_ids(what: str, values: Sequence[Hashable]) -> None:

@@ -169,8 +169,10 @@ class TestReplace:
         objects.replace(PV, [kept, new])
         assert list(objects.list(PV)) == [kept, new]
         assert objects.generation(PV) > generation, "who keeps results of damaged indexes must notice"
+        generation = objects.generation(PV)
         objects.replace(PV, [])
         assert list(objects.list(PV)) == list(objects.indexed(PV, STORAGE_CLASS, "")) == []
+        assert objects.generation(PV) > generation
 
     def test_keeps_an_assumption_on_the_version_that_was_read(self, objects):
         for name in ("same", "newer", "gone"):

@@ -140,6 +140,18 @@ def test_resources_that_nobody_names_any_more_are_dropped(monkeypatch):
     assert columns.allocatable.flags.c_contiguous
 
 
+def test_resources_are_gone_through_only_when_many_have_come(monkeypatch):
+    monkeypatch.setattr(columns_module, "_MANY_RESOURCES", 20)
+    cache = make_cache()
+    snapshot = updated(cache)
+    seen = set()
+    for i in range(60):
+        cache.update_node(None, make_node("n1", allocatable={f"x.io/{i}": "1"}))
+        seen.add(id(updated(cache, snapshot).columns.resource_index))
+        assert len(snapshot.columns.resource_index) <= 2 * 4 + 20 + 1
+    assert len(seen) <= 3
+
+
 def test_growth_keeps_every_column():
     cache = make_cache("n0")
     snapshot = updated(cache)

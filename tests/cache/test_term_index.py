@@ -272,6 +272,14 @@ def test_check_finds_a_shape_that_nobody_has():
     assert "does not know the terms that match it" in other
 
 
+def test_check_finds_a_shape_that_is_not_known():
+    pods = [make_pod("p", "n1", {"app": "web"}), make_pod("q", "n1", {"app": "db"})]
+    index = Snapshot.build(pods, [make_node("n1")]).term_index
+    index.counts(term())
+    del index._placed["default"][pods[1].shape]
+    assert index.check() == ["pods of a shape in default are not known"]
+
+
 def test_a_snapshot_that_is_made_anew_answers_by_its_new_rows():
     cache, snapshot = SchedulerCache(), Snapshot()
     for name in ("n1", "n2"):

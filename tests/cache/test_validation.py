@@ -6,7 +6,8 @@ import pytest
 
 from schedcache.cache import CacheCorruptedError, NodeInfo, SchedulerCache, Snapshot, validator
 from schedcache.cache.image_states import ImageStateSummary
-from schedcache.model import Resource
+from schedcache.cache.terms import PodTerm
+from schedcache.model import LabelSelector, Resource
 from tests.cache.support import make_cache, make_node, make_pod, updated
 
 
@@ -85,6 +86,10 @@ CACHE_DAMAGE = {
         lambda c: c.nodes.pop("n9"),
     ),
     "order of the list": (" newer than NodeInfo(", lambda c: c.nodes.move_to_end("n1", last=False)),
+    "generation twice": (
+        " newer than NodeInfo(",
+        lambda c: setattr(next(iter(c.nodes.values())), "generation", list(c.nodes.values())[1].generation),
+    ),
     "tree lacks a node": (
         "zones in the node tree: expected {('n1', ':\\x00:a')}, found set()",
         lambda c: c.node_tree.remove("n1"),
@@ -172,6 +177,19 @@ def _row(s):
     return s.columns.row_of["n1"]
 
 
+def _show(s, info):
+    s.node_info_map[info.name] = s.columns.infos[s.columns.row_of[info.name]] = info
+
+
+def _without_node(info):
+    info = info.copy()
+    info.node, info.frozen = None, True
+    return info
+
+
+TERM = PodTerm(None, LabelSelector(()))
+
+
 def _column(message, name, value=99):
     return message, lambda s: getattr(s.columns, name).__setitem__((..., _row(s)), value)
 
@@ -223,6 +241,14 @@ SNAPSHOT_DAMAGE = {
     "stale list": (
         "node_info_list: expected ['n1', 'n2'], found ['n1']",
         lambda s: setattr(s, "_list", s.node_info_list[:1]),
+    ),
+    "object without node": (
+        "row 1 shows NodeInfo('n1', pods=1",
+        lambda s: _show(s, _without_node(s.get("n1"))),
+    ),
+    "term index": (
+        "term index against a recount: expected [], found ['pods that match ",
+        lambda s: (s.term_index.counts(TERM), s.term_index._matched[TERM].counts.add(0, 1)),
     ),
     "claims": (
         "claims in use: expected {'default/c': 1}, found {'default/c': 2}",
@@ -407,10 +433,11 @@ class TestLargeClusters:
 
     def test_check_everything_every_so_many_calls(self, cache):
         cache.pod_states["uid-b"].deadline = 7.0
-        for _ in range(3):
-            cache.update_node(None, make_node("n1"))
-        with pytest.raises(CacheCorruptedError, match="deadline"):
-            cache.update_node(None, make_node("n1"))
+        for _ in range(2):
+            for _ in range(3):
+                cache.update_node(None, make_node("n1"))
+            with pytest.raises(CacheCorruptedError, match="deadline"):
+                cache.update_node(None, make_node("n1"))
 
     @pytest.mark.parametrize(
         ("damage", "message"),
@@ -431,6 +458,12 @@ class TestLargeClusters:
         changed = "n2" if "n2" not in cache.node_tree else "n1"
         with pytest.raises(CacheCorruptedError, match=message):
             cache.assume_pod(make_pod("c", changed))
+
+    def test_check_the_node_of_a_removal_that_is_refused(self, cache):
+        cache.assume_pod(make_pod("c", "n9"))
+        cache.nodes["n9"].requested.memory = 5
+        with pytest.raises(CacheCorruptedError, match="requested of node n9: expected"):
+            cache.remove_node(make_node("n9"))
 
     def test_check_nothing_of_a_node_that_has_gone(self, cache):
         cache.assume_pod(make_pod("c", "n9"))
