@@ -83,12 +83,12 @@ async def answered(cluster, name, room, stopped_by=None):
 async def test_it_answers_as_the_cluster_changes_and_ends_cleanly(cluster, kubeconfig, tmp_path):
     await cluster.make_nodes(3, capacity={"cpu": "4", "memory": "16Gi", "pods": "110"})
     await cluster.create(DEPLOYMENTS, deployment("web", {"requests": {"cpu": "1500m"}}, **{ASK: "50"}))
-    await cluster.create(DEPLOYMENTS, deployment("limited", {"limits": {"memory": "10Gi"}}, **{ASK: "2"}))
+    await cluster.create(DEPLOYMENTS, deployment("limited", {"limits": {"memory": "10Gi"}}, **{ASK: "50"}))
     await cluster.create(DEPLOYMENTS, deployment("silent", {"requests": {"cpu": "1"}}))
     await cluster.create(DEPLOYMENTS, deployment("odd", {}, **{ASK: "many"}))
     async with Operator(kubeconfig, tmp_path / "log") as operator:
         await answered(cluster, "web", "6", "0/3 nodes are available: 3 Insufficient cpu.")
-        await answered(cluster, "limited", "2")
+        await answered(cluster, "limited", "3", "0/3 nodes are available: 3 Insufficient memory.")
         await answered(cluster, "odd", None, f"{ASK}: expected a whole number from 1 to 500, got 'many'")
 
         # Pods of any scheduler count, from the moment they are bound to that of their end.
