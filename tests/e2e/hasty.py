@@ -11,9 +11,9 @@ from schedcache.kube.reflector import Reflector
 from schedcache.kube.transport import Transport
 
 DEADLINES = {
-    (Settings, "assumed_pod_ttl"): 2.0,
-    (Transport, "request_timeout"): 2.0,
-    (Reflector, "inactivity_timeout"): 3.0,
+    (Settings, "assumed_pod_ttl"): 1.5,
+    (Transport, "request_timeout"): 1.5,
+    (Reflector, "inactivity_timeout"): 2.0,
 }
 LONGEST_SECONDS = max(DEADLINES.values())
 
