@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def end_at_once(number: int, _frame: FrameType | None = None) -> None:

@@ -18,8 +18,9 @@ Sleep = Callable[[float], Awaitable[object]]
 MAX_BINDING = 128
 """Pods on their way to be bound, beyond which no further one is scheduled: bind requests would only queue up."""
 _FIRST_LOOK_AGAIN = 1.0
-LAST_LOOK_AGAIN = 30.0
-"""The longest pause between two reads of a pod about which the API server has not answered."""
+LAST_LOOK_AGAIN = 10.0
+"""The longest pause between two reads of a pod about which the API server has not answered: that of the backoff, so that these pods
+do not wait longer than others once it is back."""
 _log = structlog.get_logger(__name__)
 
 
