@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from schedcache.testing import read_manifest, wait_until
+from schedcache.testing import Answer, FaultProxy, read_manifest, wait_until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "kopf-operator"
 USER = "system:serviceaccount:kube-system:room-for-more"
 ASK, ROOM, STOPPED_BY = (f"example.com/{name}" for name in ("ask-room-for", "room", "room-stopped-by"))
+COMMAND = "kopf run --all-namespaces --standalone room_for_more.py"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 pytestmark = pytest.mark.controlplane
 
@@ -26,10 +27,14 @@ class Operator:
         self._log = log
 
     async def __aenter__(self):
-        command = [sys.executable, "-m", "kopf", "run", "--all-namespaces", "--standalone", "room_for_more.py"]
         with self._log.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
-                *command, cwd=EXAMPLE, env=self._environment, stdout=output, stderr=output, start_new_session=True
+                *(sys.executable, "-m", *COMMAND.split()),
+                cwd=EXAMPLE,
+                env=self._environment,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
         return self
 
@@ -40,7 +45,10 @@ class Operator:
 
     async def stop(self):
         self._process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(20):
+        return await self.ended(20)
+
+    async def ended(self, timeout):
+        async with asyncio.timeout(timeout):
             return await self._process.wait()
 
     def log(self):
@@ -145,6 +153,31 @@ async def test_an_answer_that_cannot_be_kept_up_to_date_stays_and_is_not_renewed
         await wait_until(says, 20)
         await asyncio.sleep(1.0)
         assert ROOM not in (await cluster.get(f"{DEPLOYMENTS}/web"))["metadata"]["annotations"]
+
+
+async def test_after_kopf_has_given_up_the_next_process_finds_what_happened_meanwhile(cluster, tmp_path):
+    """kopf ends on an answer that it does not expect, and the process with it."""
+    await cluster.apply_manifest(EXAMPLE / "rbac.yaml")
+    token = await cluster.service_account_token("kube-system", "room-for-more")
+    await cluster.make_nodes(2, capacity={"cpu": "4", "memory": "16Gi", "pods": "110"})
+    await cluster.create(DEPLOYMENTS, deployment("web", {"requests": {"cpu": "1500m"}}, **{ASK: "50"}))
+    async with FaultProxy(cluster.control_plane) as proxy:
+        kubeconfig = proxy.kubeconfig_for(token)
+        async with Operator(kubeconfig, tmp_path / "log") as operator:
+            await answered(cluster, "web", "4", "0/2 nodes are available: 2 Insufficient cpu.")
+            proxy.add(Answer(410), path="^/api/v1/pods$", watch=True, times=1)
+            for watch in [watch for watch in proxy.watches if watch.request.path == "/api/v1/pods"]:
+                watch.cut()
+            assert await operator.ended(60) == 1
+            assert "APIClientError" in operator.log()
+        await cluster.delete("/api/v1/nodes/node-0")
+        async with Operator(kubeconfig, tmp_path / "second log") as operator:
+            await answered(cluster, "web", "2", "0/1 nodes are available: 1 Insufficient cpu.")
+            assert await operator.stop() == 0
+
+
+def test_the_page_says_how_it_is_run():
+    assert f"    {COMMAND}\n" in (EXAMPLE / "README.md").read_text()
 
 
 def test_the_manifest_is_valid():
