@@ -176,6 +176,7 @@ class KopfSource:
         self._loop: asyncio.AbstractEventLoop | None = None
         # Filled in kopf's thread, emptied in the loop's.
         self._arrivals: deque[tuple[Kind, str | None, Mapping[str, Any]]] = deque()
+        self._stopped = False
         self._woken = threading.Event()
         self._arrived = asyncio.Event()
         # Whoever holds it changes stores: a full list must not interleave with events.
@@ -188,16 +189,23 @@ class KopfSource:
 
     async def run(self) -> None:
         """Feed the sink until cancelled. No answer of the server and no end of kopf ends it."""
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._stopped = asyncio.get_running_loop(), False
         # An operator that was joined may have told of something already.
         self._arrived.set()
         works: dict[str, Callable[[], Awaitable[None]]]
         works = {"pump": self._pump, "sweep": self._sweep_for_ever, "rebuild": self._rebuild_for_ever}
         if self._operator is not None:
             works["operate"] = partial(self._operate, self._operator)
-        async with asyncio.TaskGroup() as group:
-            for name, work in works.items():
-                group.create_task(self._for_ever(name, work), name=f"kopf source {name}")
+        try:
+            async with asyncio.TaskGroup() as group:
+                for name, work in works.items():
+                    group.create_task(self._for_ever(name, work), name=f"kopf source {name}")
+        finally:
+            # An operator that was joined goes on telling, and nobody takes it.
+            self._stopped = True
+            self._arrivals.clear()
+            for fed in self._fed.values():
+                fed.lost("stopped")
 
     def has_synced(self) -> bool:
         """Whether the first complete list of every kind has been delivered."""
@@ -247,6 +255,8 @@ class KopfSource:
     # In kopf's thread.
 
     def _arrive(self, kind: Kind, type_: str | None, obj: Mapping[str, Any]) -> None:
+        if self._stopped:
+            return
         self._arrivals.append((kind, type_, obj))
         if not self._woken.is_set() and self._loop is not None:
             self._woken.set()

@@ -220,3 +220,27 @@ async def test_what_the_operator_tells_before_the_source_runs_is_kept(cluster, c
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+
+
+async def test_a_source_that_was_stopped_says_so_and_keeps_nothing_of_what_the_operator_goes_on_telling(cluster, proxy):
+    async with Host(proxy.kubeconfig) as host:
+        assert host.source.outages() == {}
+        [following] = host.tasks
+        following.get_loop().call_soon_threadsafe(following.cancel)
+        await host.until(following.done)
+        assert {kind: outage.why for kind, outage in host.source.outages().items()} == {
+            "Pod": "stopped",
+            "Node": "stopped",
+        }
+        await cluster.make_pods(1)
+        await host.until(lambda: host.own == ["pod-0"])
+        await asyncio.sleep(0.2)
+        assert not host.source._arrivals
+        assert host.sink.added.total() == 0
+
+        async def again():
+            host.tasks.append(asyncio.create_task(host.source.run()))
+
+        asyncio.run_coroutine_threadsafe(again(), following.get_loop())
+        expected = await truth(cluster)
+        await host.until(lambda: host.versions() == expected and host.source.outages() == {})

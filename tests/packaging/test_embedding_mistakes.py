@@ -1,5 +1,6 @@
 """What somebody who embeds the cache gets wrong, and how it shows: the last table of docs/embedding.md, line by line."""
 
+import asyncio
 import threading
 
 import pytest
@@ -12,9 +13,12 @@ from schedcache.cache import (
     SchedulerCache,
     Snapshot,
 )
+from schedcache.kube.credentials import load_credentials
 from schedcache.kube.reflector import Reflector
+from schedcache.kube.transport import Transport
 from schedcache.model import Node, Pod
 from schedcache.scheduling import make_cache_sink
+from schedcache.testing import wait_until
 from schedcache.testing.builders import node_object, pod_object
 
 NODES = tuple(f"n{number}" for number in range(6))
@@ -218,3 +222,18 @@ async def test_a_source_that_does_not_run_says_that_it_knows_nothing(cache):
     assert not source.has_synced()
     assert source.ages() == {"Pod": float("inf"), "Node": float("inf")}
     assert {outage.why for outage in source.outages().values()} == {"none yet"}
+
+
+@pytest.mark.controlplane
+async def test_a_source_that_has_ended_names_every_kind(cluster):
+    async with Transport(load_credentials(cluster.kubeconfig)) as transport:
+        source = Reflector(transport, make_cache_sink(SchedulerCache()))
+        running = asyncio.create_task(source.run())
+
+        async def follows():
+            return source.has_synced() and not source.outages()
+
+        await wait_until(follows, 20)
+        running.cancel()
+        await asyncio.wait([running])
+        assert source.outages().keys() == {"Pod", "Node"}
