@@ -4,6 +4,8 @@ import asyncio
 import importlib.util
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import kopf
@@ -48,6 +50,12 @@ def answer(example, room, ask="100", **fields):
     asked = example.Asked({example.ASK: ask}, template(**fields))
     found = room.answers("default/web", asked)
     return found[example.ROOM], found[example.STOPPED_BY]
+
+
+def test_it_is_typed():
+    command = [sys.executable, "-m", "mypy", "--strict", str(FILE)]
+    done = subprocess.run(command, cwd=FILE.parents[2], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def test_asking_changes_nothing(example, room):
