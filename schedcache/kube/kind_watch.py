@@ -1,5 +1,6 @@
 """The state machine that keeps one kind in step with the API server."""
 
+from collections import Counter
 from enum import Enum
 
 import structlog
@@ -77,8 +78,8 @@ class KindWatch:
         self._comeback = comeback
         self._backoff = Backoff(timing)
         self._relist_reason = ""
-        # Endings in a row without an event between them.
-        self._fruitless = 0
+        # How often a watch has ended in each way since the last one that was of any use.
+        self._fruitless: Counter[Ending] = Counter()
         # What the log said last, since the server answered as it should.
         self._told: Ending | None = None
 
@@ -87,8 +88,8 @@ class KindWatch:
         while True:
             if not self.version:
                 await self._deliver(await self.list())
-            error = await self._watch()
-            await self._follow(error)
+            error, useful = await self._watch()
+            await self._follow(error, useful=useful)
 
     def start_over(self, reason: str) -> None:
         """List again before the next watch; for when the kind's task does not run."""
@@ -130,8 +131,8 @@ class KindWatch:
                 await time_slice.rest()
         self.delivered(listing)
 
-    async def _watch(self) -> BaseException | None:
-        """Apply events until the stream ends; the error that ended it, None for an orderly end."""
+    async def _watch(self) -> tuple[BaseException | None, bool]:
+        """Apply events until the stream ends; the error that ended it (None: in order), and whether it was of any use."""
         self.state = State.WATCHING
         stats = self.store.stats
         splitter = LineSplitter()
@@ -155,9 +156,7 @@ class KindWatch:
             self.contact.ended(stream, Ending.CLOSED.value)
         fruitful = stats.watch_events.total() > events_before
         # An orderly end after a while is no sign of trouble, even if nothing happened.
-        fine = fruitful or (error is None and self._clock() - started > IDLE_SECONDS)
-        self._fruitless = 0 if fine else self._fruitless + 1
-        return error
+        return error, fruitful or (error is None and self._clock() - started > IDLE_SECONDS)
 
     def _query(self) -> dict[str, str]:
         kind = self.store.kind
@@ -195,28 +194,24 @@ class KindWatch:
         stats.last_event = self._clock()
         self.version = version or self.version
 
-    async def _follow(self, error: BaseException | None) -> None:
+    async def _follow(self, error: BaseException | None, *, useful: bool) -> None:
         """Take the edge that an end of the watch leads to."""
         ending = Ending.CLOSED if error is None else ending_of(error)
-        if ending is Ending.CLOSED and self._fruitless >= IDLE_CLOSES:
+        if useful:
+            self._fruitless.clear()
+        else:
+            self._fruitless[ending] += 1
+        times = self._fruitless[ending]
+        if ending is Ending.CLOSED and times >= IDLE_CLOSES:
             ending = Ending.IDLE_CLOSED
         self.store.stats.watch_restarts[ending.value] += 1
         self.contact.failed(ending.value)
-        relist, pause = self._edge(ending)
+        relist, pause = _edge(ending, times)
         if relist:
             self.start_over(ending.value)
         if error is not None:
             self._report(ending, error, "watch")
         await self._wait(pause, error)
-
-    def _edge(self, ending: Ending) -> Edge:
-        relist, pause = EDGES[ending]
-        if ending is Ending.BROKEN and self._fruitless >= RELIST_AFTER_BROKEN:
-            relist = True
-        if ending is Ending.EXPIRED and self._fruitless > 1:
-            # Even the list's own version had expired: listing without end would only make the server slower.
-            pause = Pause.BACKOFF
-        return Edge(relist, pause)
 
     async def _wait(self, pause: Pause, error: BaseException | None) -> None:
         if pause is Pause.NONE:
@@ -255,3 +250,15 @@ class KindWatch:
             log.error("not allowed; the verbs list and watch are needed, trying on", **about)
         else:
             log.warning("the server's answer is followed", **about)
+
+
+def _edge(ending: Ending, times: int) -> Edge:
+    """What follows from an ending that has come so many times since a watch was of any use."""
+    relist, pause = EDGES[ending]
+    if ending is Ending.BROKEN and times >= RELIST_AFTER_BROKEN:
+        relist = True
+    if ending is Ending.EXPIRED and times > 1:
+        # Even the list's own version had expired: listing without end would only make the server slower. The first time it is
+        # what an API server answers after its own start, when enough time has been lost already.
+        pause = Pause.BACKOFF
+    return Edge(relist, pause)

@@ -146,6 +146,15 @@ async def test_lists_that_expire_at_once_do_not_become_a_hot_loop(api, bench):
     assert len(bench.pauses) == 4
 
 
+async def test_a_version_that_expired_during_an_outage_is_no_reason_to_wait_any_longer(api, bench):
+    """An API server begins with what it finds in etcd when it starts, and knows no version from before."""
+    api.watches[PODS] = [stream(then="reset")] * 4 + [stream(error(410, "too old resource version: 900 (901)"))]
+    await bench.watches(6)
+    assert len(api.asked("list")) == 2
+    assert bench.stats.watch_restarts == {"connection": 4, "expired": 1}
+    assert len(bench.pauses) == 4
+
+
 async def test_an_expired_page_starts_the_list_again_in_one_piece(api, bench):
     api.lists[PODS] = [listing(100, pod("a", 90), more="p2"), refusal(410), listing(300, pod("b", 91))]
     await bench.watches(1)
@@ -209,6 +218,13 @@ async def test_an_orderly_end_is_followed_at_once_unless_it_comes_at_once_again_
     await bench.watches(6)
     assert bench.stats.watch_restarts == {"closed": 2, "closed at once": 3}
     assert len(bench.pauses) == 3
+
+
+async def test_what_has_failed_otherwise_does_not_count_against_an_orderly_end(api, bench):
+    api.watches[PODS] = [stream(then="reset")] * 4 + [stream()] * 2
+    await bench.watches(7)
+    assert bench.stats.watch_restarts == {"connection": 4, "closed": 2}
+    assert len(bench.pauses) == 4
 
 
 async def test_slow_readers_that_are_cut_off_again_and_again_do_not_pause(api, bench):
