@@ -125,6 +125,8 @@ class RoomForMore:
     async def answer_all(self, transport: Transport) -> None:
         """Write the answers that have changed."""
         for (namespace, name), asked in list(self.asked.items()):
+            # kopf's handlers run in this loop too.
+            await asyncio.sleep(0)
             wanted = self.answers(f"{namespace}/{name}", asked)
             if all(asked.annotations.get(key) == value for key, value in wanted.items()):
                 continue
