@@ -2,6 +2,8 @@
 
 import asyncio
 import random
+import threading
+import time
 
 import msgspec
 import pytest
@@ -28,6 +30,7 @@ from schedcache.kube.retrying import send_again
 from schedcache.kube.sparing import SparingLog
 from schedcache.kube.stats import KindStats
 from schedcache.kube.store import Listing, ObjectStore, SinkError
+from schedcache.kube.threads import DaemonThreads
 from schedcache.kube.transport import retry_after
 from schedcache.kube.write_queue import WriteQueue
 from schedcache.model import MalformedObjectError, Pod
@@ -363,3 +366,20 @@ def test_failures_that_repeat_are_told_now_and_then_and_each_sort_by_itself(caps
     assert ["refused at 0" in lines[0], "refused at 30" in lines[1], "gone" in lines[2], len(lines)] == [True] * 3 + [3]
     assert "left_out" not in lines[0] + lines[2]
     assert "left_out=2" in lines[1]
+
+
+async def test_calls_in_daemon_threads_answer_fail_and_are_waited_for_by_nobody():
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(DaemonThreads())
+    assert await asyncio.to_thread(divmod, 7, 2) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.to_thread(divmod, 7, 0)
+    hangs = threading.Event()
+    calls = [asyncio.create_task(asyncio.to_thread(hangs.wait)) for _ in range(50)]
+    # However many hang, there is a thread for the next one.
+    assert await asyncio.to_thread(divmod, 9, 2) == (4, 1)
+    started = time.monotonic()
+    await loop.shutdown_default_executor()
+    assert time.monotonic() - started < 1
+    hangs.set()
+    assert await asyncio.gather(*calls) == [True] * 50
