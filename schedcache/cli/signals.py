@@ -27,7 +27,9 @@ def obeyed() -> Iterator[None]:
         # Only the main thread can, and a host program with threads has its own way to stop.
         yield
         return
-    former = {number: signal.signal(number, end_at_once) for number in STOP_SIGNALS}
+    # What a shell has a command ignore, as SIGINT in the background of a script, stays ignored.
+    heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    former = {number: signal.signal(number, end_at_once) for number in heeded}
     try:
         yield
     finally:

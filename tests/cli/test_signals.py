@@ -83,6 +83,18 @@ def test_a_command_leaves_the_handlers_as_they_were(capsys):
     assert [signal.getsignal(number) for number in STOP_SIGNALS] == before != [end_at_once] * 2
 
 
+@needs_proc
+def test_what_a_shell_has_it_ignore_stays_ignored():
+    """As SIGINT for what a script runs in the background: the Ctrl-C is meant for the script."""
+    command = [*RUN, "--kubeconfig=/no/such/file"]
+    with subprocess.Popen(["sh", "-c", 'trap "" INT; exec "$@"', "sh", *command], stderr=subprocess.PIPE) as process:
+        wait_for(lambda: handles(process.pid, signal.SIGTERM))
+        assert not handles(process.pid, signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    assert process.returncode == 2
+
+
 PLUGIN = """#!/bin/sh
 # Answers while the credentials are read at the start, which is twice, and not when kopf logs in.
 echo asked >> "$0.asked"
