@@ -121,11 +121,11 @@ def _required_features(spec: wire.PodSpecWire) -> frozenset[str]:
 
 
 def _resources(spec: wire.PodSpecWire, status: wire.PodStatusWire | None = None) -> PodResources:
-    reports = (*(status.init_container_statuses or ()), *(status.container_statuses or ())) if status else ()
-    reported = {s.name: s for s in reports}
+    # Of several reports under one name the first counts, those of init containers last.
+    reported = {s.name or "": s for s in reversed(_container_reports(status))} if status else {}
 
     def container(path: str, index: int, c: wire.Container) -> ContainerRequests:
-        said = reported.get(c.name) or wire.ContainerStatus()
+        said = reported.get(c.name or "") or wire.ContainerStatus()
         return ContainerRequests(
             requests=quantities(c.resources.requests if c.resources else None, f"{path}[{index}].resources.requests"),
             restartable_init=c.restart_policy == "Always",
@@ -147,8 +147,13 @@ def _resources(spec: wire.PodSpecWire, status: wire.PodStatusWire | None = None)
         pod_actuated=_optional(status.resources.requests if status.resources else None, "status.resources.requests")
         if status
         else None,
+        pod_reported=status is not None and status.resources is not None,
         resize_infeasible=status is not None and _resize_infeasible(status),
     )
+
+
+def _container_reports(status: wire.PodStatusWire) -> list[wire.ContainerStatus]:
+    return [*(status.container_statuses or ()), *(status.init_container_statuses or ())]
 
 
 def _optional(amounts: wire.QuantityMap | None, field: str) -> ResourceList | None:
@@ -165,11 +170,10 @@ def resized_requests(spec: wire.PodSpecWire, status: wire.PodStatusWire) -> PodR
 
     Nearly every running pod reports exactly what its spec asks for; those keep their shape's vector, which costs nothing.
     """
-    reports = [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
     if not (
         status.resources
         or status.allocated_resources is not None
-        or any(r.resources or r.allocated_resources is not None for r in reports)
+        or any(r.resources or r.allocated_resources is not None for r in _container_reports(status))
         or _resize_infeasible(status)
     ):
         return None

@@ -118,6 +118,8 @@ class PodResources(msgspec.Struct, frozen=True):
     pod_requests: ResourceList = {}
     pod_allocated: ResourceList | None = None
     pod_actuated: ResourceList | None = None
+    pod_reported: bool = False
+    """The kubelet reports resources of the pod itself (status.resources), be it limits alone."""
     resize_infeasible: bool = False
 
 
@@ -144,10 +146,11 @@ def is_pod_level_resource(name: str) -> bool:
 
 def pod_requests(pod: PodResources) -> PodRequests:
     """The effective requests of a pod."""
-    pod_level = {n: v for n, v in _effective_pod_level(pod).items() if is_pod_level_resource(n)}
+    asks_itself = any(map(is_pod_level_resource, pod.pod_requests))
+    pod_level = _effective_pod_level(pod) if asks_itself else {}
     amounts = _total(pod, {}, pod_level)
     # A pod-level request stands for all its containers, so none of them is filled in for that resource.
-    implied = {n: v for n, v in _IMPLIED.items() if not (pod_level and n in amounts)}
+    implied = {n: v for n, v in _IMPLIED.items() if not (asks_itself and n in amounts)}
     non_zero = _total(pod, implied, pod_level)
     return PodRequests(
         resource=Resource.from_list({n: v for n, v in amounts.items() if n != PODS}),
@@ -165,10 +168,12 @@ def _total(pod: PodResources, implied: ResourceList, pod_level: ResourceList) ->
 
 
 def _effective_pod_level(pod: PodResources) -> ResourceList:
-    if not pod.pod_requests or pod.pod_actuated is None:
-        return pod.pod_requests
-    candidates = [pod.pod_actuated, pod.pod_allocated or {}]
-    return _maximum(candidates if pod.resize_infeasible else [pod.pod_requests, *candidates])
+    """Of a pod with requests of its own; infeasible ones count no more, even where the kubelet names no others."""
+    effective = pod.pod_requests
+    if pod.pod_reported:
+        candidates = [pod.pod_actuated or {}, pod.pod_allocated or {}]
+        effective = _maximum(candidates if pod.resize_infeasible else [pod.pod_requests, *candidates])
+    return {name: amount for name, amount in effective.items() if is_pod_level_resource(name)}
 
 
 def _container_requests(pod: PodResources, implied: ResourceList) -> ResourceList:

@@ -142,6 +142,88 @@ class TestResize:
         assert reporting.requests is reporting.spec.requests
         assert reporting.spec is quiet.spec
 
+    @pytest.mark.parametrize(
+        ("statuses", "expected"),
+        [
+            ({"containerStatuses": [("c", "2"), ("c", "5")]}, 2000),
+            ({"initContainerStatuses": [("c", "2"), ("c", "5")]}, 2000),
+            ({"initContainerStatuses": [("c", "5")], "containerStatuses": [("c", "2")]}, 2000),
+        ],
+    )
+    def test_of_several_reports_under_one_name_the_first_counts(self, statuses, expected):
+        status = {
+            group: [{"name": name, "allocatedResources": {"cpu": amount}} for name, amount in reports]
+            for group, reports in statuses.items()
+        }
+        assert cpu(pod([container(cpu="1")], status=status)) == expected
+
+    def test_of_a_container_without_name_is_found_too(self):
+        nameless = {"resources": {"requests": {"cpu": "1"}}}
+        assert cpu(pod([nameless], status={"containerStatuses": [{"allocatedResources": {"cpu": "3"}}]})) == 3000
+
+
+INFEASIBLE = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]}
+
+
+class TestPodLevelResize:
+    """Requests of the pod itself against status.resources and status.allocatedResources of the pod.
+
+    Expected amounts: CalculateResource of kube-scheduler 1.37.2.
+    """
+
+    @pytest.mark.parametrize(
+        ("asked", "status", "milli_cpu"),
+        [
+            ("1", {"allocatedResources": {"cpu": "2"}}, 1000),
+            ("1", {"resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "2"}}, 3000),
+            ("1", {"resources": {"requests": {"cpu": "2"}}, "allocatedResources": {"cpu": "3"}}, 3000),
+            ("4", {"resources": {"requests": {"cpu": "2"}}, "allocatedResources": {"cpu": "3"}}, 4000),
+            ("1", {"resources": {"limits": {"cpu": "4"}}, "allocatedResources": {"cpu": "2"}}, 2000),
+            ("1", {"resources": {}, "allocatedResources": {"cpu": "2"}}, 2000),
+            ("1", {"resources": {}}, 1000),
+            ("4", {"resources": {}, "allocatedResources": {"cpu": "2"}, **INFEASIBLE}, 2000),
+            ("4", {"resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "2"}, **INFEASIBLE}, 2000),
+            ("4", {"resources": {"limits": {"cpu": "9"}}, **INFEASIBLE}, 0),
+            ("4", INFEASIBLE, 4000),
+        ],
+    )
+    def test_is_the_largest_of_spec_and_report(self, asked, status, milli_cpu):
+        p = pod([container(cpu="500m")], status=status, resources={"requests": {"cpu": asked}})
+        assert cpu(p) == milli_cpu
+
+    @pytest.mark.parametrize("asked", [{}, {"x.io/y": "9"}, {"ephemeral-storage": "1"}])
+    def test_counts_nothing_where_the_spec_asks_for_nothing_pod_level(self, asked):
+        status = {"resources": {"requests": {"x.io/y": "1"}, "limits": {"cpu": "9"}}}
+        p = pod([container(cpu="500m")], status=status, resources={"requests": asked})
+        assert (cpu(p), p.requests.non_zero_memory) == (500, NO_MEMORY)
+        status["resources"]["requests"]["cpu"] = "3"
+        p = pod([container(cpu="500m")], status=status, resources={"requests": asked})
+        assert cpu(p) == 500
+
+    def test_that_leaves_no_request_fills_in_no_container(self):
+        """The spec names CPU, so nothing is implied for it, though the report has replaced what it asks for."""
+        status = {"resources": {}, "allocatedResources": {"memory": "1Mi"}, **INFEASIBLE}
+        p = pod([container(cpu="1")], status=status, resources={"requests": {"cpu": "4"}})
+        assert (p.requests.non_zero_milli_cpu, p.requests.non_zero_memory) == (NO_CPU, MI)
+
+    def test_adds_overhead_once_more(self):
+        status = {"resources": {"requests": {"hugepages-2Mi": "6Mi"}}, "allocatedResources": {"cpu": "2"}}
+        asked = {"requests": {"cpu": "1", "hugepages-2Mi": "4Mi"}}
+        p = pod([container()], status=status, resources=asked, overhead={"cpu": "250m", "hugepages-2Mi": "2Mi"})
+        assert (cpu(p), p.requests.resource.scalar) == (2250, {"hugepages-2Mi": 8 * MI})
+
+    def test_beside_a_resize_of_containers_and_sidecars(self):
+        """Memory, which no request of the pod names, is the containers' largest; CPU is the pod's."""
+        status = {
+            "containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "1", "memory": "3Mi"}}],
+            "initContainerStatuses": [{"name": "s", "resources": {"requests": {"cpu": "1", "memory": "5Mi"}}}],
+            "resources": {"limits": {"cpu": "4"}},
+            "allocatedResources": {"cpu": "2"},
+        }
+        containers, inits = [container(cpu="500m", memory="4Mi")], [sidecar(cpu="250m", memory="1Mi")]
+        p = pod(containers, inits, status, resources={"requests": {"cpu": "1"}})
+        assert (cpu(p), p.requests.resource.memory) == (2000, 8 * MI)
+
 
 @pytest.mark.parametrize(
     ("name", "scalar"),
