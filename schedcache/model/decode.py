@@ -9,7 +9,7 @@ import msgspec
 from schedcache.model.errors import MalformedObjectError
 from schedcache.model.quantity import QuantityError, parse_quantity
 from schedcache.model.resources import ResourceList
-from schedcache.model.wire import Quantity, QuantityMap
+from schedcache.model.wire import ObjectMeta, Quantity, QuantityMap
 
 W = TypeVar("W")
 T = TypeVar("T")
@@ -72,6 +72,14 @@ def problem_and_path(error: msgspec.ValidationError) -> tuple[str, str]:
     match = _AT.fullmatch(str(error))
     problem, path = (match["problem"], match["path"] or "") if match else (str(error), "")
     return problem[:1].lower() + problem[1:], path
+
+
+def name_of(meta: ObjectMeta) -> str:
+    """The name every stored object has, or what it is to begin with in a manifest. For use inside `Reader.build`."""
+    name = meta.name or meta.generate_name
+    if not name:
+        raise _FieldError("metadata.name", "is missing")
+    return name
 
 
 def quantity(value: Quantity | None, field: str) -> int:

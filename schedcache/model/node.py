@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from schedcache.model import wire
-from schedcache.model.decode import Reader, labels_of, quantities
+from schedcache.model.decode import Reader, labels_of, name_of, quantities
 from schedcache.model.resources import Resource
 from schedcache.model.taints import Taint
 
@@ -76,7 +76,7 @@ def _node(w: wire.NodeWire) -> Node:
     spec = w.spec or wire.NodeSpecWire()
     status = w.status or wire.NodeStatusWire()
     return Node(
-        name=meta.name or "",
+        name=name_of(meta),
         uid=meta.uid or "",
         resource_version=meta.resource_version or "",
         labels=labels_of(meta.labels),

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from schedcache.model import wire
-from schedcache.model.decode import Reader, labels_of
+from schedcache.model.decode import Reader, labels_of, name_of
 from schedcache.model.labels import LabelSelector
 from schedcache.model.pod_decode import label_selector
 
@@ -44,7 +44,7 @@ class ClusterObject(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     def _identity(cls, meta: wire.ObjectMeta | None) -> dict[str, Any]:
         meta = meta or wire.ObjectMeta()
         return {
-            "name": meta.name or "",
+            "name": name_of(meta),
             "namespace": (meta.namespace or "default") if cls.namespaced else "",
             "uid": meta.uid or "",
             "resource_version": meta.resource_version or "",

@@ -11,7 +11,7 @@ from typing import Any, Self
 import msgspec
 
 from schedcache.model import wire
-from schedcache.model.decode import Reader
+from schedcache.model.decode import Reader, name_of
 from schedcache.model.pod_decode import (
     conditions_of,
     merge_match_label_keys,
@@ -103,10 +103,6 @@ class Pod(msgspec.Struct, frozen=True, eq=False, gc=False, kw_only=True):
         """The condition of that type, if it is one that scheduling reads and the pod has it."""
         return next((c for c in self.conditions if c.type == kind), None)
 
-    def claim_names(self) -> tuple[str, ...]:
-        """Names of the PersistentVolumeClaims it uses, ephemeral ones included, one for each reference."""
-        return tuple(v.claim_name for v in self.volumes if v.claim_name)
-
     def with_node(self, node_name: str) -> Self:
         """The same pod placed on a node."""
         return msgspec.structs.replace(self, node_name=node_name)
@@ -119,7 +115,7 @@ def _pod(w: wire.PodWire) -> Pod:
     meta = w.metadata or wire.ObjectMeta()
     spec = w.spec or wire.PodSpecWire()
     status = w.status or wire.PodStatusWire()
-    name = meta.name or ""
+    name = name_of(meta)
     # What differs between pods of one template is taken out before the rest is interned.
     node_name, spec.node_name = spec.node_name, None
     volumes, spec.volumes = spec.volumes, None

@@ -27,6 +27,10 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _MAX_LENGTH = 512
 # Beyond this power of ten every mantissa is either zero or over the cap; it keeps `1e999999999` from costing memory.
 _MAX_EXPONENT = 64
+# What Go's TrimSpace cuts off, without the control characters: JSON escapes those, and Quantity.UnmarshalJSON undoes no escapes.
+_BLANKS = (
+    " \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+)
 
 
 class QuantityError(ValueError):
@@ -37,15 +41,16 @@ class QuantityError(ValueError):
 def parse_quantity(text: str) -> int:
     """The quantity in nanos; finer fractions are rounded away from zero, values over 2**63-1 units are capped.
 
-    Raises QuantityError for anything that the Kubernetes API would refuse, and for texts without digits such as "Mi", which it
-    takes for 0: in a manifest they are a mistake, and it never stores them.
+    Blanks around it are cut off, as Quantity.UnmarshalJSON does. Raises QuantityError for anything that the Kubernetes API
+    would refuse, and for texts without digits, of which it takes some ("Mi", "E+2") for 0 and refuses others ("", "Pi"): in a
+    manifest they are a mistake, and it never stores them.
     """
     if len(text) > _MAX_LENGTH:
         raise QuantityError(f"{text[:20]!r}... has {len(text)} characters, which no quantity needs")
-    match = _GRAMMAR.fullmatch(text)
+    match = _GRAMMAR.fullmatch(text.strip(_BLANKS))
     if match is None or not (match["whole"] or match["fraction"]):
         raise QuantityError(
-            f"{text!r} is not a quantity; expected a number with an optional suffix "
+            f"{text!r} {'is not a quantity' if match is None else 'has no digits'}; expected a number with an optional suffix "
             "(n u m k M G T P E, Ki Mi Gi Ti Pi Ei) or exponent (e3)"
         )
     fraction = match["fraction"] or ""

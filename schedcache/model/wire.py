@@ -26,6 +26,7 @@ class OwnerReference(_Wire):
 
 class ObjectMeta(_Wire):
     name: str | None = None
+    generate_name: str | None = None
     namespace: str | None = None
     uid: str | None = None
     resource_version: str | None = None

@@ -107,7 +107,7 @@ def check_manifest(obj: Mapping[str, Any]) -> None:
         raise MalformedObjectError(kind, "", "metadata.name", "is missing")
     for field, amounts in _resource_lists(kind, obj):
         for resource, amount in (amounts or {}).items():
-            problem = f"{amount} is negative" if str(amount).startswith("-") else _fault(kind, amount)
+            problem = f"{amount} is negative" if str(amount).lstrip().startswith("-") else _fault(kind, amount)
             if problem:
                 raise MalformedObjectError(kind, metadata.get("name") or "", f"{field}.{resource}", problem)
 

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from schedcache.model import ContainerImage, MalformedObjectError, Node, OwnerRef, Pod, Taint, Toleration, Volume
+from schedcache.model.kinds import CLUSTER_OBJECTS
 from schedcache.testing.builders import node_object, pod_object
 
 
@@ -28,7 +29,7 @@ class TestSharing:
         assert first.shape is second.shape
         assert first.requests is second.requests
         assert (first.node_name, second.node_name) == ("n1", "n2")
-        assert (first.claim_names(), second.claim_names()) == (("c1",), ("c2",))
+        assert [v.claim_name for pod in (first, second) for v in pod.volumes] == ["c1", "c2"]
 
     def test_specs_are_shared_across_labels_and_namespaces(self):
         first = Pod.from_dict(pod_object("a", labels={"x": "1"}))
@@ -82,16 +83,26 @@ class TestNull:
     def test_label_values_are_empty_texts(self):
         assert Pod.from_dict({"metadata": {"name": "p", "labels": {"a": None}}}).labels == {"a": ""}
 
-    def test_everything_missing(self):
-        pod, node = Pod.from_dict({}), Node.from_dict({})
-        assert (pod.name, pod.uid, pod.scheduler_name, pod.finished, pod.terminating) == (
-            "",
-            "",
-            "default-scheduler",
-            False,
-            False,
-        )
-        assert (node.name, node.zone_key) == ("", "")
+    def test_everything_missing_but_the_name(self):
+        obj = {"metadata": {"name": "x"}}
+        pod, node = Pod.from_dict(obj), Node.from_dict(obj)
+        assert (pod.name, pod.uid, pod.scheduler_name) == ("x", "", "default-scheduler")
+        assert (pod.finished, pod.terminating) == (False, False)
+        assert (node.name, node.zone_key) == ("x", "")
+
+
+@pytest.mark.parametrize("model", [Pod, Node, *CLUSTER_OBJECTS.values()])
+class TestName:
+    @pytest.mark.parametrize("obj", [{}, *({"metadata": m} for m in (None, {}, {"name": None}, {"name": ""}))])
+    def test_must_be_there(self, model, obj):
+        for read in (lambda: model.from_dict(obj), lambda: model.from_json(json.dumps(obj).encode())):
+            with pytest.raises(MalformedObjectError, match=r" without name: metadata\.name: is missing$") as error:
+                read()
+            assert (error.value.kind, error.value.field) == (model.__name__, "metadata.name")
+
+    def test_of_a_manifest_may_be_left_to_the_api_server(self, model):
+        assert model.from_dict({"metadata": {"generateName": "web-"}}).name == "web-"
+        assert model.from_dict({"metadata": {"name": "web-x", "generateName": "web-"}}).name == "web-x"
 
 
 class TestFaults:
@@ -181,7 +192,6 @@ class TestPod:
             Volume("d", source_kind="gcePersistentDisk", source=("disk",)),
             Volume("e", source_kind="csi", source=("inline",)),
         )
-        assert pod.claim_names() == ("data", "p-c")
 
     def test_owner_is_the_controller(self):
         obj = pod_object("p")

@@ -50,6 +50,9 @@ SUFFIXES = {"n": "1e-9", "u": "1e-6", "m": "1e-3", "": "1", "k": "1e3", "M": "1e
         ("1e99999999", MAX_UNITS * NANOS),
         ("-9999E", -MAX_UNITS * NANOS),
         ("8Ei", MAX_UNITS * NANOS),
+        ("1Gi ", 2**30 * NANOS),
+        ("  -1m", -(10**6)),
+        ("\u00a02\u3000", 2 * NANOS),
     ],
 )
 def test_legal_forms(text, nanos):
@@ -58,11 +61,18 @@ def test_legal_forms(text, nanos):
 
 @pytest.mark.parametrize(
     "text",
-    ["1K", "10 Mi", "1ki", "", "0x10", "1e3Ki", "Mi", ".", "+", "-m", "1.2.3", "1e", "1e3.5", " 1", "1 ", "1m1", "NaN", "Inf",
-     "1,5", "--1", "1kk", "1mi", "\u0661", "1\n"],
+    ["1K", "10 Mi", "1ki", "0x10", "1e3Ki", "1.2.3", "1e", "1e3.5", "+ 1", "1m1", "NaN", "Inf", "1,5", "--1", "1kk", "1mi", "\u0661",
+     "1\n", "\t1", "m1", "e", "e-"],
 )  # fmt: skip
 def test_illegal_forms(text):
     with pytest.raises(QuantityError, match="is not a quantity"):
+        parse_quantity(text)
+
+
+@pytest.mark.parametrize("text", ["", " ", "Mi", "Pi", ".", "+", "-m", "E", "E+2", "e3", ".Ki"])
+def test_without_digits_it_is_none(text):
+    """Kubernetes takes some of these for 0: a Pod that asks for "Mi" of memory meant something else."""
+    with pytest.raises(QuantityError, match="has no digits; expected a number with an optional suffix"):
         parse_quantity(text)
 
 

@@ -25,9 +25,17 @@ def test_an_object_must_have_fields(obj):
         simulate(objects=[{"kind": "PodList", "items": [obj]}], pod=POD)
 
 
-def test_a_pod_without_metadata_is_a_pod_without_name():
-    placed = {"kind": "Pod", "spec": {"nodeName": "a", "containers": []}}
-    assert simulate(objects=[NODE, placed], pod=POD)["feasible"] == ["a"]
+@pytest.mark.parametrize("metadata", [None, {}, {"name": ""}, {"namespace": "ns", "uid": "u"}])
+def test_a_pod_must_have_a_name(metadata):
+    nameless = {"kind": "Pod", "metadata": metadata, "spec": {"nodeName": "a", "containers": []}}
+    for objects, pod in (([NODE, nameless], POD), ([NODE], nameless), ([NODE, {"spec": {}, "kind": "Pod"}], POD)):
+        with pytest.raises(MalformedObjectError, match=r"^Pod without name: metadata\.name: is missing$"):
+            simulate(objects=objects, pod=pod)
+
+
+def test_a_name_that_the_api_server_would_complete_is_one():
+    pod = {**POD, "metadata": {"generateName": "web-"}}
+    assert simulate(objects=[NODE, {**pod, "kind": "Pod"}], pod=pod)["feasible"] == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,10 @@ def test_replicas_of_several_pods_are_refused():
         ),
         ("kind: Pod\nmetadata: {name: x}\nspec: {overhead: {cpu: -1m}}", "Pod x: spec.overhead.cpu: -1m is negative"),
         (
+            "kind: Pod\nmetadata: {name: x}\nspec: {overhead: {cpu: ' -1m'}}",
+            "Pod x: spec.overhead.cpu:  -1m is negative",
+        ),
+        (
             "kind: Node\nmetadata: {name: x}\nstatus: {capacity: {cpu: -4}}",
             "Node x: status.capacity.cpu: -4 is negative",
         ),
