@@ -1,11 +1,12 @@
 """The kinds beside Pod and Node that plugins read: one indexed store a kind."""
 
+import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any
 
 from schedcache.cache.errors import CacheCorruptedError, StaleObjectError, UnknownObjectError
 from schedcache.cache.validation import expect, require
-from schedcache.cache.validator import Validator
+from schedcache.cache.validator import Validator, run
 from schedcache.model.objects import ClusterObject
 
 NAMESPACE = "namespace"
@@ -119,11 +120,14 @@ class ClusterObjects:
     """
 
     def __init__(
-        self, validate: bool = False, on_corruption: Callable[[CacheCorruptedError], None] | None = None
+        self,
+        validate: bool = False,
+        on_corruption: Callable[[CacheCorruptedError], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.validate = validate
         self._stores: dict[str, _Store] = {}
-        self._validator = Validator(on_corruption)
+        self._validator = Validator(clock, on_corruption)
 
     def list(self, kind: str) -> Collection[Any]:
         """All objects of the kind, in no meaningful order; a live view."""
@@ -170,7 +174,7 @@ class ClusterObjects:
         store = self._stores[kind] = self._store(kind).renewed(objects)
         if self.validate:
             self._validator.start_over()
-            self._validator.after(kind, 0, store.check)
+            self._validator.after(kind, store.check)
 
     def assume(self, kind: str, obj: ClusterObject) -> None:
         """Show the object changed. `obj` keeps the resourceVersion of the API's object that it was made from.
@@ -213,11 +217,11 @@ class ClusterObjects:
     def check(self) -> None:
         """Recompute and compare everything now. Raises CacheCorruptedError."""
         for store in self._stores.values():
-            store.check()
+            run(store.check)
 
     def _done(self, store: _Store, key: _Key) -> None:
         if self.validate:
-            self._validator.after(store.kind, len(store.visible), store.check, lambda: store.check_one(key))
+            self._validator.after(store.kind, store.check, lambda: store.check_one(key))
 
     def _store(self, kind: str) -> _Store:
         store = self._stores.get(kind)

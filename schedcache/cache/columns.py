@@ -1,6 +1,7 @@
 """The snapshot as numpy columns, one row a node, for plugins that look at all nodes at once."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -89,6 +90,12 @@ class Columns:
     def label_values(self, key: str) -> list[str]:
         """Id -> value; it only grows, and ids are stable as long as this is the same list."""
         return self._label(key).values
+
+    def interned(self) -> Iterator[tuple[str, InternedColumn[Any]]]:
+        """What is interned, with its name: taints, and the labels that have been asked for."""
+        yield "taints", self._taints
+        for key, column in self._labels.items():
+            yield f"label {key}", column
 
     def changed_since(self, version: int) -> Rows:
         """Rows written after `version`, each once, freed ones included."""
@@ -250,6 +257,8 @@ class Columns:
             for row in self.row_of.values():
                 node = self.infos[row].node
                 column.set(row, node.labels.get(key) if node is not None else None)
+        elif len(self._labels) >= _MAX_LABEL_KEYS:
+            self._labels[key] = self._labels.pop(key)  # the least recently used goes first
         return column
 
     def _grow(self, capacity: int) -> None:

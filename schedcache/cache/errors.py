@@ -16,7 +16,7 @@ class NoUIDError(CacheError):
 
 
 class NoNodeNameError(CacheError):
-    """A pod without node name was to be counted on a node."""
+    """A pod without node name was to be counted on a node, or a node without name added."""
 
     kind = "no_node_name"
 
@@ -82,9 +82,18 @@ class UnknownNodeError(CacheError):
 
 
 class InconsistentSnapshotError(CacheError):
-    """Snapshot and node tree disagreed. The snapshot has been rebuilt and is sound, but this cycle should fail."""
+    """Snapshot and node tree disagreed, and this cycle should fail.
+
+    The snapshot has been rebuilt and is sound; after an update in pieces its next update does that.
+    """
 
     kind = "inconsistent_snapshot"
+
+
+class SnapshotInUseError(CacheError):
+    """A snapshot was to be changed otherwise while an update of it in pieces was not done."""
+
+    kind = "snapshot_in_use"
 
 
 class UnknownObjectError(CacheError):

@@ -15,18 +15,16 @@ class ImageStateSummary(msgspec.Struct, frozen=True, gc=False):
 
 
 class ImageState:
-    """The live record of one image name."""
+    """The live record of one image name. `version` is that of all images when its summary last changed."""
 
-    __slots__ = ("name", "nodes", "size", "summary")
+    __slots__ = ("name", "nodes", "size", "summary", "version")
 
     def __init__(self, name: str, size: int) -> None:
         self.name = name
         self.size = size
         self.nodes: set[str] = set()
         self.summary = ImageStateSummary(size, 0)
-
-    def renew_summary(self) -> None:
-        self.summary = ImageStateSummary(self.size, len(self.nodes))
+        self.version = 0
 
 
 ImageRefs = tuple[ImageState, ...]
@@ -34,7 +32,7 @@ NO_IMAGES: Mapping[str, ImageStateSummary] = {}
 
 
 class ImageStates:
-    """All images of the known nodes. `version` moves whenever the summary of a known node's image does."""
+    """All images of the known nodes. `version` moves whenever a summary does that a known node shows."""
 
     def __init__(self) -> None:
         self.states: dict[str, ImageState] = {}
@@ -45,13 +43,17 @@ class ImageStates:
 
         An image that no other node has gets a new record, with the size that `new` reports.
         """
-        before = summaries(refs) if old is not None else NO_IMAGES
+        before = refs if old is not None else ()
+        shown = summaries(before)
         if old is not None:
-            self._remove(old.name, refs)
-        refs = self._add(new) if new is not None else ()
-        if before != summaries(refs):
+            self._remove(old.name, before)
+        after = self._add(new) if new is not None else ()
+        moved = [state for state in dict.fromkeys((*before, *after)) if _renewed(state, shown)]
+        if moved:
             self.version += 1
-        return refs
+            for state in moved:
+                state.version = self.version
+        return after
 
     def _add(self, node: Node) -> ImageRefs:
         refs: dict[str, ImageState] = {}
@@ -64,15 +66,21 @@ class ImageStates:
                     refs[name] = state
         for state in refs.values():
             state.nodes.add(node.name)
-            state.renew_summary()
         return tuple(refs.values())
 
     def _remove(self, node_name: str, refs: ImageRefs) -> None:
         for state in refs:
             state.nodes.discard(node_name)
-            state.renew_summary()
             if not state.nodes:
                 del self.states[state.name]
+
+
+def _renewed(state: ImageState, shown: Mapping[str, ImageStateSummary]) -> bool:
+    """Bring a record's summary up to date. Returns whether known nodes show another one now; `shown`: what one of them did."""
+    before = shown.get(state.name, state.summary)
+    if state.summary.num_nodes != len(state.nodes):
+        state.summary = ImageStateSummary(state.size, len(state.nodes))
+    return bool(state.nodes) and state.summary != before
 
 
 def summaries(refs: ImageRefs) -> Mapping[str, ImageStateSummary]:

@@ -1,6 +1,6 @@
 """Ids for the values of one attribute of all nodes, so that plugins compare integers, a column at a time."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -33,8 +33,9 @@ class InternedColumn(Generic[T]):
     def grow(self, capacity: int) -> None:
         self.ids = np.append(self.ids, np.full(capacity - len(self.ids), ABSENT, np.int32))
 
-    def __iter__(self) -> Iterator[T | None]:
-        return (None if i == ABSENT else self.values[i] for i in self.ids)
+    def is_sound(self) -> bool:
+        """Whether each value has one id, which leads back to it."""
+        return self._id_of == {value: i for i, value in enumerate(self.values)} and len(self._id_of) == len(self.values)
 
     def _intern(self, value: T) -> int:
         found = self._id_of.get(value)

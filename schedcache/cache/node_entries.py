@@ -31,12 +31,11 @@ class NodeEntries:
         return max(self._newest(), self._gone_at)
 
     def holder(self, pod: Pod) -> NodeInfo:
-        """The entry of a cached pod's node. Raises PodNotOnNodeError."""
+        """The entry that counts a cached pod. Raises PodNotOnNodeError."""
         info = self.nodes.get(pod.node_name)
-        if info is None:
-            raise PodNotOnNodeError(
-                f"pod {pod.uid} ({pod.full_name}) is cached on node {pod.node_name!r}, which has no entry"
-            )
+        if info is None or pod.uid not in info.pods_by_uid:
+            why = "has no entry" if info is None else "does not count it"
+            raise PodNotOnNodeError(f"pod {pod.uid} ({pod.full_name}) is cached on node {pod.node_name!r}, which {why}")
         return info
 
     def place(self, pod: Pod) -> NodeInfo:
@@ -65,7 +64,9 @@ class NodeEntries:
         return self._changed(info)
 
     def set_node(self, node: Node) -> NodeInfo:
-        """Take over a node object, known or not."""
+        """Take over a node object, known or not. Raises NoNodeNameError."""
+        if not node.name:
+            raise NoNodeNameError("a node without name, so no pod can be on it")
         info = self._entry(node.name)
         refs = self.images.replace_node(info.node, node, info.image_refs)
         info.set_node(node, refs)
@@ -148,14 +149,15 @@ class NodeEntries:
     def _frozen(self, info: NodeInfo) -> NodeInfo:
         """The entry as others may see it: never changed again, its image counts those of now."""
         version = self.images.version
-        ghost = info.node is None and bool(info.image_refs)  # its records may have been given up without a new version
-        if info.frozen and info.images_version == version and not ghost:
-            return info
+        # A ghost's records may have been given up, which is no change for those who are known.
+        ghost = info.node is None and bool(info.image_refs)
         if info.images_version != version or ghost:
-            shown = summaries(info.image_refs)
-            if info.frozen and shown != info.image_states:
-                info = self.nodes[info.name] = info.copy()
-            info.image_states, info.images_version = shown, version
+            if ghost or info.images_version < 0 or any(s.version > info.images_version for s in info.image_refs):
+                shown = summaries(info.image_refs)
+                if info.frozen and shown != info.image_states:
+                    info = self.nodes[info.name] = info.copy()
+                info.image_states = shown
+            info.images_version = version
         info.frozen = True
         return info
 

@@ -1,7 +1,8 @@
 """All that is known of one node, pods added up.
 
 A NodeInfo changes in place only until it is shown to a snapshot or a dump; from then on it is frozen and the cache goes
-on with a copy. So there is at most one copy per generation, and everybody who looks at a generation shares it.
+on with a copy. So there is one copy per generation (another one where the counts of its images have moved since), and everybody
+who looks at it shares it.
 """
 
 import itertools
@@ -200,7 +201,12 @@ class NodeInfo:
 
 
 def _counts_alike(old: Pod, new: Pod) -> bool:
-    return old.requests is new.requests and old.shape.spec is new.shape.spec and old.volumes == new.volumes
+    return (
+        old.requests is new.requests
+        and old.shape.spec is new.shape.spec
+        and old.volumes == new.volumes
+        and (not old.volumes or old.shape.namespace == new.shape.namespace)
+    )
 
 
 def _uncount(counts: dict[K, int], key: K) -> None:

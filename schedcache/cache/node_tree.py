@@ -24,6 +24,10 @@ class NodeTree:
         """Zone key -> node names."""
         return {zone: list(names) for zone, names in self._zones.items()}
 
+    def zone(self, name: str) -> str | None:
+        """The zone key that a node is filed under; None for an unknown one."""
+        return self._zone_of.get(name)
+
     def set(self, name: str, zone: str) -> None:
         """File a node under a zone; one that is there already stays in its place, one from another zone goes to the end."""
         known = self._zone_of.get(name)

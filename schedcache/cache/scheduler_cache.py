@@ -1,5 +1,6 @@
 """The scheduler cache: which pods hold what on which node, the decisions not confirmed yet included."""
 
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -17,6 +18,7 @@ from schedcache.cache.errors import (
     NoUIDError,
     PodIsAssumedError,
     PodNotFoundError,
+    SnapshotInUseError,
     UnknownNodeError,
     WrongNodeError,
 )
@@ -27,8 +29,14 @@ from schedcache.cache.node_tree import NodeTree
 from schedcache.cache.pod_state import PodState
 from schedcache.cache.snapshot import Snapshot
 from schedcache.cache.stories import PROCESS_STORIES, Stories
-from schedcache.cache.validation import check_entries, check_node, check_pod_states, check_snapshot
-from schedcache.cache.validator import Validator
+from schedcache.cache.validation import (
+    check_entries,
+    check_node,
+    check_pod_states,
+    check_snapshot,
+    check_snapshot_itself,
+)
+from schedcache.cache.validator import Validator, run
 from schedcache.model import Node, Pod
 
 
@@ -51,8 +59,12 @@ class SchedulerCache:
     after each call (see `Validator` for large clusters) and raises CacheCorruptedError on a difference, or hands it to
     `on_corruption`, which must not call the cache: then no call is cut short, and the next difference is told after a `reset`.
 
-    Methods may be called from any thread. A call that raises has changed nothing, unless it says so. `cause` is what a
-    story tells about why a call was made; by default the resourceVersion of the object.
+    Methods may be called from any thread; the properties and `pod_states` show what is live, for reading where nobody makes
+    changes meanwhile. A call that raises has changed nothing, unless it says so; any that concerns a cached pod raises
+    PodNotOnNodeError where the pod's node does not count it. `cause` is what a story tells about why a call was made; by default
+    the resourceVersion of the object.
+
+    Raises ValueError for a time to live that is negative or no number.
     """
 
     def __init__(
@@ -63,6 +75,8 @@ class SchedulerCache:
         stories: Stories = PROCESS_STORIES,
         on_corruption: Callable[[CacheCorruptedError], None] | None = None,
     ) -> None:
+        if not 0 <= ttl < math.inf:
+            raise ValueError(f"ttl: expected seconds, 0 for ever, not {ttl!r}")
         self.ttl = ttl
         self.validate = validate
         self.stories = stories
@@ -72,7 +86,7 @@ class SchedulerCache:
         self._clock = clock
         self._lock = threading.Lock()
         self._entries = NodeEntries()
-        self._validator = Validator(on_corruption)
+        self._validator = Validator(clock, on_corruption)
 
     @property
     def nodes(self) -> OrderedDict[str, NodeInfo]:
@@ -120,9 +134,10 @@ class SchedulerCache:
         with self._lock:
             state = self.assumed_pods.get(_uid(pod))
             if state is not None:
+                info = self._entries.holder(state.pod)
                 state.binding_finished = True
                 state.deadline = self._clock() + self.ttl if self.ttl else None
-                self._done("finish_binding", pod.uid, self._entries.holder(state.pod), cause or pod.resource_version)
+                self._done("finish_binding", pod.uid, info, cause or pod.resource_version)
 
     def forget_pod(self, pod: Pod, cause: str = "") -> None:
         """Take an assumption back. Raises NoUIDError, PodNotFoundError, WrongNodeError, NotAssumedError."""
@@ -141,18 +156,19 @@ class SchedulerCache:
         Raises NoUIDError, NoNodeNameError, AlreadyAddedError.
         """
         with self._lock:
-            uid = _uid(pod)
+            uid, left = _uid(pod), ""
             state = self.pod_states.get(uid)
             if state is None:
                 info = self._entries.place(pod)
                 self.pod_states[uid] = PodState(pod)
             elif uid in self.assumed_pods:
+                left = state.pod.node_name
                 info = self._entries.replace(state.pod, pod)
                 del self.assumed_pods[uid]
                 state.pod, state.deadline = pod, None
             else:
                 raise AlreadyAddedError(f"pod {uid} ({pod.full_name}) is confirmed already")
-            self._done("add_pod", uid, info, cause or pod.resource_version)
+            self._done("add_pod", uid, info, cause or pod.resource_version, left)
 
     def update_pod(self, old: Pod, new: Pod, cause: str = "") -> None:
         """A confirmed pod has changed. Another UID in `new` is a deletion and an addition seen as one change.
@@ -210,16 +226,24 @@ class SchedulerCache:
         with self._lock:
             expired = [state.pod for state in self.assumed_pods.values() if _expired(state, now)]
             for pod in expired:
+                self._entries.holder(pod)
+            for pod in expired:
                 self._drop("expire_pod", pod, "")
             return expired
 
     def add_node(self, node: Node, cause: str = "") -> None:
-        """A node appears; pods that arrived before it, or outlived its last object, are counted on it."""
+        """A node appears; pods that arrived before it, or outlived its last object, are counted on it.
+
+        Raises NoNodeNameError.
+        """
         with self._lock:
             self._done("add_node", "", self._entries.set_node(node), cause or node.resource_version)
 
     def update_node(self, old: Node | None, new: Node, cause: str = "") -> None:
-        """A node has changed; an unknown one is added. `old` does not count: what the cache holds is the better old object."""
+        """A node has changed; an unknown one is added. `old` does not count: what the cache holds is the better old object.
+
+        Raises NoNodeNameError.
+        """
         with self._lock:
             self._done("update_node", "", self._entries.set_node(new), cause or new.resource_version)
 
@@ -236,7 +260,7 @@ class SchedulerCache:
             info = self._entries.remove_node(info)
             if not known:
                 if self.validate:
-                    self._validate(info)
+                    self._validate(info.name)
                 raise UnknownNodeError(f"node {node.name!r} is in the cache only for its pods")
             self._done("remove_node", "", info, cause or node.resource_version)
 
@@ -248,32 +272,55 @@ class SchedulerCache:
         with self._lock:
             try:
                 snapshot.apply(self._entries.changes(snapshot))
-            except InconsistentSnapshotError:
+            except Exception as error:
                 self._entries.refile()
+                snapshot.epoch = None
                 snapshot.apply(self._entries.changes(snapshot))
-                raise
+                if isinstance(error, InconsistentSnapshotError):
+                    raise
+                what = f"the snapshot could not be updated: {type(error).__name__}: {error}"
+                raise InconsistentSnapshotError(what) from error
             if self.validate:
-                self._validator.after("update_snapshot", self._size(), lambda: check_snapshot(self._entries, snapshot))
+                self._validator.after("update_snapshot", lambda: check_snapshot(self._entries, snapshot))
 
     def update_snapshot_in_pieces(self, snapshot: Snapshot, size: int = 200) -> Iterator[None]:
         """The same for a reader that may not stop the loop: the moment is that of the first piece, each then takes `size` nodes.
 
-        The snapshot is of no use before the iterator is exhausted. Raises InconsistentSnapshotError at its end.
+        The snapshot is of no use before the iterator is exhausted. Raises InconsistentSnapshotError at its end, and
+        SnapshotInUseError where the snapshot was updated otherwise between two pieces.
         """
         with self._lock:
             changes = self._entries.changes(snapshot)
-        yield
-        yield from snapshot.apply_in_pieces(changes, size)
+        try:
+            yield from snapshot.apply_in_pieces(changes, size)
+        except InconsistentSnapshotError:
+            with self._lock:
+                self._entries.refile()
+            raise
+        if self.validate:
+            with self._lock:
+                self._validator.after("update_snapshot_in_pieces", lambda: check_snapshot_itself(snapshot))
 
     def check(self, snapshot: Snapshot | None = None) -> None:
-        """Recompute and compare everything now, and a snapshot that was updated last thing. Raises CacheCorruptedError."""
+        """Recompute and compare everything now; a snapshot is brought up to date first.
+
+        Raises CacheCorruptedError, InconsistentSnapshotError, and SnapshotInUseError where an update in pieces is not done.
+        """
         with self._lock:
-            self._check()
+            run(self._check)
             if snapshot is not None:
-                check_snapshot(self._entries, snapshot)
+                if snapshot.half_updated:
+                    raise SnapshotInUseError("an update of the snapshot in pieces is not done")
+                changes = self._entries.changes(snapshot)
+                if changes.anew or changes.infos or changes.removed or changes.order is not None or snapshot.assumed:
+                    snapshot.apply(changes)
+                run(lambda: check_snapshot(self._entries, snapshot))
 
     def dump(self) -> Dump:
-        """Everything, at this moment; costs a fraction of a microsecond a node."""
+        """Everything, at this moment.
+
+        Costs a fraction of a microsecond a node, and up to 10 where the counts of its images have moved since it was last shown.
+        """
         with self._lock:
             return Dump(self._entries.frozen(), frozenset(self.assumed_pods), self._entries.generation)
 
@@ -291,7 +338,7 @@ class SchedulerCache:
             self.stories.append((self._clock(), "reset", "", "", 0, f"{len(kept)} assumed pods kept"))
             if self.validate:
                 self._validator.start_over()
-                self._validator.after("reset", 0, self._check)
+                self._validator.after("reset", self._check)
 
     def _known(self, pod: Pod) -> PodState:
         state = self.pod_states.get(_uid(pod))
@@ -299,47 +346,50 @@ class SchedulerCache:
             raise PodNotFoundError(f"pod {pod.uid} ({pod.full_name}) is not in the cache")
         return state
 
-    def _drop(self, operation: str, cached: Pod, cause: str) -> None:
+    def _drop(self, operation: str, cached: Pod, cause: str, more: bool = False) -> None:
         info = self._entries.unplace(cached)
         del self.pod_states[cached.uid]
         self.assumed_pods.pop(cached.uid, None)
-        self._done(operation, cached.uid, info, cause)
+        self._done(operation, cached.uid, info, cause, more=more)
 
     def _succeed(self, old: Pod, new: Pod, cause: str) -> None:
         """A pod of the same name but another UID in the place of `old` (kubernetes/kubernetes#85726)."""
         known = self.pod_states.get(new.uid)
         if known is not None and new.uid not in self.assumed_pods:
             raise AlreadyAddedError(f"pod {new.uid} ({new.full_name}) is confirmed already")
-        self._drop("remove_pod", old, cause or new.resource_version)
+        cause = cause or new.resource_version
         if not new.node_name:
+            self._drop("remove_pod", old, cause)
             return
+        left = known.pod.node_name if known is not None else ""
+        self._drop("remove_pod", old, cause, more=True)
         if known is not None:
             info = self._entries.replace(known.pod, new)
             del self.assumed_pods[new.uid]
         else:
             info = self._entries.place(new)
         self.pod_states[new.uid] = PodState(new)
-        self._done("add_pod", new.uid, info, cause or new.resource_version)
+        self._done("add_pod", new.uid, info, cause, old.node_name, left)
 
-    def _done(self, operation: str, uid: str, info: NodeInfo, cause: str) -> None:
+    def _done(self, operation: str, uid: str, info: NodeInfo, cause: str, *left: str, more: bool = False) -> None:
+        """Tell the story, and validate unless the call does `more`; `left` are the other nodes that it has changed."""
         generation = info.generation if info.name in self._entries.nodes else 0
         self.stories.append((self._clock(), operation, uid, info.name, generation, cause))
-        if self.validate:
-            self._validate(info)
+        if self.validate and not more:
+            self._validate(info.name, *left)
 
-    def _validate(self, info: NodeInfo) -> None:
-        self._validator.after("change", self._size(), self._check, lambda: self._check_changed(info))
-
-    def _size(self) -> int:
-        return len(self._entries.nodes) + len(self.pod_states)
+    def _validate(self, *names: str) -> None:
+        self._validator.after("change", self._check, lambda: self._check_nodes(names))
 
     def _check(self) -> None:
-        check_pod_states(self.pod_states, self.assumed_pods)
+        check_pod_states(self.pod_states, self.assumed_pods, self.ttl, self._clock())
         check_entries(self._entries, self.pod_states)
 
-    def _check_changed(self, info: NodeInfo) -> None:
-        if info.name in self._entries.nodes:
-            check_node(self._entries, self.pod_states, info)
+    def _check_nodes(self, names: Iterable[str]) -> None:
+        for name in names:
+            info = self._entries.nodes.get(name)
+            if info is not None:
+                check_node(self._entries, self.pod_states, info)
 
 
 def _uid(pod: Pod) -> str:

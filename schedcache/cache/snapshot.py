@@ -1,5 +1,6 @@
 """The cluster at one moment, for one reader: what a scheduling cycle works on."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 
 import msgspec
@@ -12,6 +13,7 @@ from schedcache.cache.errors import (
     InconsistentSnapshotError,
     NoUIDError,
     PodNotOnNodeError,
+    SnapshotInUseError,
     UnknownNodeError,
 )
 from schedcache.cache.image_states import ImageStates, summaries
@@ -51,9 +53,13 @@ class Snapshot:
         self.term_index = TermIndex(self.columns)
         self.node_info_map: dict[str, NodeInfo] = {}
         self._claims: dict[str, int] = {}
+        self._update: SnapshotChanges | None = None
+        """What an update that is not done takes over."""
         self._list: list[NodeInfo] | None = None
+        self._position: dict[int, int] = {}
         self._derived: dict[str, tuple[int, list[NodeInfo]]] = {}
         self._assumed: dict[str, Pod] = {}
+        self._assumed_on: Counter[str] = Counter()
         self._originals: dict[str, NodeInfo] = {}
 
     @classmethod
@@ -93,10 +99,11 @@ class Snapshot:
 
     @property
     def node_info_list(self) -> list[NodeInfo]:
-        """In the order in which nodes are looked at: round robin over zones."""
+        """In the order in which nodes are looked at: round robin over zones. The list follows the snapshot's updates."""
         if self._list is None:
-            infos = self.columns.infos
-            self._list = [infos[row] for row in self.columns.order]
+            infos, rows = self.columns.infos, self.columns.order.tolist()
+            self._list = [infos[row] for row in rows]
+            self._position = {row: i for i, row in enumerate(rows)}
         return self._list
 
     @property
@@ -119,6 +126,16 @@ class Snapshot:
         """Claim -> on how many nodes it is in use."""
         return self._claims
 
+    @property
+    def half_updated(self) -> bool:
+        """Whether an update in pieces is not done; what is shown is of no use then."""
+        return self._update is not None
+
+    @property
+    def assumed(self) -> Mapping[str, Pod]:
+        """UID -> the pods that are assumed in this snapshot alone."""
+        return self._assumed
+
     def get(self, name: str) -> NodeInfo:
         """The node of this name. Raises UnknownNodeError."""
         info = self.node_info_map.get(name)
@@ -132,10 +149,15 @@ class Snapshot:
     def assume(self, pod: Pod) -> None:
         """Count a pod on its node in this snapshot alone, until `forget`, `forget_all` or the next update.
 
-        Raises NoUIDError, UnknownNodeError, AlreadyCachedError.
+        Raises NoUIDError, UnknownNodeError, AlreadyCachedError when it is on that node, and SnapshotInUseError where an update in
+        pieces is not done.
         """
         if not pod.uid:
             raise NoUIDError(f"pod {pod.full_name} has no UID")
+        if self.half_updated:
+            raise SnapshotInUseError(
+                f"pod {pod.uid} ({pod.full_name}): an update of the snapshot in pieces is not done"
+            )
         info = self.get(pod.node_name)
         if pod.uid in self._assumed or pod.uid in info.pods_by_uid:
             raise AlreadyCachedError(f"pod {pod.uid} ({pod.full_name}) is in the snapshot already")
@@ -144,6 +166,7 @@ class Snapshot:
         changed.frozen = True
         self._originals.setdefault(info.name, info)
         self._assumed[pod.uid] = pod
+        self._assumed_on[info.name] += 1
         self._write(changed)
 
     def forget(self, pod: Pod) -> None:
@@ -152,7 +175,8 @@ class Snapshot:
         if assumed is None:
             raise PodNotOnNodeError(f"pod {pod.uid} ({pod.full_name}) is not assumed in the snapshot")
         name = assumed.node_name
-        if any(other.node_name == name for other in self._assumed.values()):
+        self._assumed_on[name] -= 1
+        if self._assumed_on[name]:
             changed = self.node_info_map[name].copy()
             changed.remove_pod(assumed)
             changed.frozen = True
@@ -163,19 +187,32 @@ class Snapshot:
     def forget_all(self) -> None:
         """Undo every `assume`."""
         self._assumed.clear()
+        self._assumed_on.clear()
         for name in list(self._originals):
             self._write(self._originals.pop(name))
 
     def apply(self, changes: SnapshotChanges) -> None:
         """Take over what the cache found changed. Raises InconsistentSnapshotError."""
-        for _ in self.apply_in_pieces(changes, len(changes.infos) + 1):
+        self._update = changes
+        for _ in self._apply(changes, len(changes.infos) + 1):
             pass
+        self._update = None
 
     def apply_in_pieces(self, changes: SnapshotChanges, size: int) -> Iterator[None]:
-        """The same, pausing after every `size` nodes; the snapshot is of no use before the last piece is done.
+        """The same, pausing at first and after every `size` nodes; the snapshot is of no use before the last piece is done.
 
-        Left before that, it takes everything anew at its next update.
+        Left before that, it takes everything anew at its next update. Raises SnapshotInUseError, and does no harm, where another
+        update has come between two pieces.
         """
+        self._update = changes
+        for _ in self._apply(changes, size):
+            yield
+            if self._update is not changes:
+                raise SnapshotInUseError("another update of the snapshot has come between two pieces of this one")
+        self._update = None
+
+    def _apply(self, changes: SnapshotChanges, size: int) -> Iterator[None]:
+        yield
         if changes.anew:
             self._start_over()
         self.forget_all()
@@ -203,13 +240,22 @@ class Snapshot:
         if self.node_info_map:
             self.columns = Columns()
             self.term_index = TermIndex(self.columns)
-            for kept in (self.node_info_map, self._claims, self._derived, self._assumed, self._originals):
+            self._list = None
+            for kept in (
+                self.node_info_map,
+                self._claims,
+                self._derived,
+                self._assumed,
+                self._assumed_on,
+                self._originals,
+            ):
                 kept.clear()
 
     def _write(self, info: NodeInfo) -> None:
         row, old = self.columns.write(info)
         self.node_info_map[info.name] = info
-        self._list = None
+        if self._list is not None and row in self._position:
+            self._list[self._position[row]] = info
         if info.pvc_ref_counts or (old is not None and old.pvc_ref_counts):
             self._count_claims(old, info)
         if self.term_index.active:

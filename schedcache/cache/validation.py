@@ -1,7 +1,7 @@
 """Everything that the cache keeps up to date step by step, recomputed from scratch and compared."""
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from reprlib import Repr
@@ -11,6 +11,7 @@ import numpy as np
 from schedcache.cache.columns import Columns
 from schedcache.cache.errors import CacheCorruptedError
 from schedcache.cache.image_states import ImageStates, summaries
+from schedcache.cache.interning import ABSENT
 from schedcache.cache.node_entries import NodeEntries
 from schedcache.cache.node_info import NodeInfo
 from schedcache.cache.pod_state import PodState
@@ -46,20 +47,27 @@ def check_entries(entries: NodeEntries, pod_states: Mapping[str, PodState]) -> N
     known = {n: i.node for n, i in entries.nodes.items() if i.node is not None}
     zones = {(name, zone) for zone, names in entries.tree.zones.items() for name in names}
     expect("zones in the node tree", {(name, node.zone_key) for name, node in known.items()}, zones)
+    filed = {name: entries.tree.zone(name) for name in known}
+    expect("zones that nodes are filed under", {name: node.zone_key for name, node in known.items()}, filed)
     expect("size of the node tree", len(known), len(entries.tree))
     _check_images(entries.nodes, entries.images)
 
 
-def check_pod_states(pod_states: Mapping[str, PodState], assumed_pods: Mapping[str, PodState]) -> None:
-    """Compare the states of pods with each other. Raises CacheCorruptedError."""
+def check_pod_states(
+    pod_states: Mapping[str, PodState], assumed_pods: Mapping[str, PodState], ttl: float, now: float
+) -> None:
+    """Compare the states of pods with each other and with the time to live. Raises CacheCorruptedError."""
     for uid, state in pod_states.items():
         expect("UID of a pod state", uid, state.pod.uid)
         if uid not in assumed_pods:
             expect(f"deadline of confirmed pod {uid}", None, state.deadline)
-        if not state.binding_finished:
-            expect(f"deadline of pod {uid}, whose binding has not finished", None, state.deadline)
     for uid, state in assumed_pods.items():
         require(f"assumed pod {uid} is cached", pod_states.get(uid) is state)
+        if not state.binding_finished or not ttl:
+            expect(f"deadline of pod {uid}, which does not expire", None, state.deadline)
+        else:
+            require(f"pod {uid} expires in {ttl} s at the latest", state.deadline is not None)
+            require(f"pod {uid} expires in {ttl} s at the latest", (state.deadline or now) <= now + ttl)
 
 
 def check_snapshot(entries: NodeEntries, snapshot: Snapshot) -> None:
@@ -67,17 +75,26 @@ def check_snapshot(entries: NodeEntries, snapshot: Snapshot) -> None:
 
     Raises CacheCorruptedError.
     """
-    columns = snapshot.columns
     newest = max((info.generation for info in entries.nodes.values()), default=0)
     require(f"the snapshot is of generation {newest} or later", snapshot.generation >= newest)
     known = {name for name, info in entries.nodes.items() if info.node is not None}
-    listed = [columns.names[row] for row in columns.order]
-    expect("nodes listed in the snapshot", sorted(known), sorted(listed))
     expect("nodes in the snapshot's map", known, set(snapshot.node_info_map))
-    expect("rows of nodes", known, set(columns.row_of))
-    expect("node_info_list", listed, [info.name for info in snapshot.node_info_list])
     for name, info in snapshot.node_info_map.items():
         expect(f"generation of {name} in the snapshot", entries.nodes[name].generation, info.generation)
+    expect("pods assumed in the snapshot alone", {}, dict(snapshot.assumed))
+    check_snapshot_itself(snapshot)
+
+
+def check_snapshot_itself(snapshot: Snapshot) -> None:
+    """Compare a snapshot's lists, indexes and columns with its nodes. Raises CacheCorruptedError."""
+    columns = snapshot.columns
+    names = snapshot.node_info_map.keys()
+    listed = [columns.names[row] for row in columns.order]
+    expect("nodes listed in the snapshot", sorted(names), sorted(listed))
+    expect("rows of nodes", set(names), set(columns.row_of))
+    expect("node_info_list", listed, [info.name for info in snapshot.node_info_list])
+    for name, info in zip(listed, snapshot.node_info_list, strict=True):
+        require(f"{name} shown in the list", snapshot.node_info_map[name] is info)
         require(f"{name} shown in its row", columns.infos[columns.row_of[name]] is info)
         require(f"{name} frozen", info.frozen)
     _check_columns(columns)
@@ -160,12 +177,15 @@ def _check_images(nodes: Mapping[str, NodeInfo], records: ImageStates) -> None:
 
 def _check_columns(columns: Columns) -> None:
     rows = list(columns.row_of.values())
+    free = sorted(set(range(len(columns.generation))) - set(rows))
     nodes = [_node_in(columns, row) for row in rows]
     fresh = Columns()
     fresh_rows = [fresh.write(columns.infos[row])[0] for row in rows]
 
     def compare(what: str, want: np.ndarray, got: np.ndarray) -> None:
         names = columns.row_of.keys()
+        expect(f"type and capacity of {what}", (want.dtype, len(columns.generation)), (got.dtype, got.shape[-1]))
+        require(f"{what} of rows without node is zero", not got[..., free].any())
         found = dict(zip(names, got[..., rows].T.tolist(), strict=True))
         expect(what, dict(zip(names, want[..., fresh_rows].T.tolist(), strict=True)), found)
 
@@ -180,12 +200,16 @@ def _check_columns(columns: Columns) -> None:
         compare(field, getattr(fresh, field), getattr(columns, field))
     for name, index in columns.resource_index.items():
         for field in ("allocatable", "requested"):
-            i, got = fresh.resource_index.get(name), getattr(columns, field)[index]
-            compare(f"{field} {name}", np.zeros_like(got) if i is None else getattr(fresh, field)[i], got)
+            i, amounts = fresh.resource_index.get(name), getattr(fresh, field)
+            want = np.zeros_like(amounts[0]) if i is None else amounts[i]
+            compare(f"{field} {name}", want, getattr(columns, field)[index])
     expect("resources", set(), fresh.resource_index.keys() - columns.resource_index.keys())
-    _check_ids("taint sets", columns.taint_sets)
-    for key in columns.label_keys:
-        _check_ids(f"values of label {key}", columns.label_values(key))
+    for what, interned in columns.interned():
+        require(f"{what}: one id for each value", interned.is_sound())
+        expect(
+            f"{what}: type and capacity", (np.int32, len(columns.generation)), (interned.ids.dtype, len(interned.ids))
+        )
+        require(f"{what}: none for rows without node", (interned.ids[free] == ABSENT).all())
     for row, node in zip(rows, nodes, strict=True):
         require(f"row {row} has a taint set", columns.taint_set[row] >= 0)
         expect(f"taints in row {row}", node.taints, columns.taint_sets[columns.taint_set[row]])
@@ -197,7 +221,7 @@ def _check_columns(columns: Columns) -> None:
                 None if found < 0 else columns.label_values(key)[found],
             )
     _check_host_ports(columns, rows)
-    _check_free_rows(columns, rows)
+    expect("rows to use again", sorted(set(range(columns.rows)) - set(rows)), sorted(columns.free_rows))
     _check_versions(columns)
 
 
@@ -206,11 +230,6 @@ def _node_in(columns: Columns, row: int) -> Node:
     if node is None:
         raise CacheCorruptedError(f"row {row} shows {columns.infos[row]}, which has no node object")
     return node
-
-
-def _check_ids(what: str, values: Sequence[Hashable]) -> None:
-    twice = [value for value, times in Counter(values).items() if times > 1]
-    expect(f"{what} with two ids", [], twice)
 
 
 def _check_host_ports(columns: Columns, rows: list[int]) -> None:
@@ -222,29 +241,11 @@ def _check_host_ports(columns: Columns, rows: list[int]) -> None:
     expect("host ports", ports, columns.host_ports)
 
 
-def _check_free_rows(columns: Columns, rows: list[int]) -> None:
-    free = sorted(set(range(columns.rows)) - set(rows))
-    for field in (
-        "pod_count",
-        "allowed_pods",
-        "affinity_pods",
-        "required_anti_affinity_pods",
-        "requested",
-        "non_zero_requested",
-        "allocatable",
-        "unschedulable",
-    ):
-        require(f"{field} of free rows is zero", not getattr(columns, field)[..., free].any())
-    require("taint sets of free rows", (columns.taint_set[free] == -1).all())
-    for key in columns.label_keys:
-        require(f"label {key} of free rows", (columns.label_ids(key)[free] == -1).all())
-    expect("rows to use again", free, sorted(columns.free_rows))
-
-
 def _check_versions(columns: Columns) -> None:
     written = columns.generation[: columns.rows]
     expect("the newest generation of a row", columns.version, int(written.max(initial=0)))
-    require("nodes change with their rows", (columns.node_generation[: columns.rows] <= written).all())
+    by_node = columns.node_generation[: columns.rows]
+    require("nodes change with their rows", ((by_node > 0) & (by_node <= written)).all())
     on_record = list(columns.latest_writes())
     expect("the newest write on record", columns.version, max((version for version, _ in on_record), default=0))
     for version, row in on_record:

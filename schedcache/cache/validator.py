@@ -5,43 +5,52 @@ from collections.abc import Callable
 
 from schedcache.cache.errors import CacheCorruptedError
 
-_CHECKED_PER_CALL = 5_000
+_SECONDS_PER_CALL = 0.02
 
 Check = Callable[[], None]
 """Raises CacheCorruptedError where it finds a difference."""
 
 
-class Validator:
-    """Has checks made after each call, as thoroughly as the amount of what is kept allows.
+def run(check: Check) -> None:
+    """Run a check; one that trips over damage has found it. Raises CacheCorruptedError."""
+    try:
+        check()
+    except CacheCorruptedError:
+        raise
+    except Exception as error:
+        raise CacheCorruptedError(f"the check fails: {type(error).__name__}: {error}") from error
 
-    Up to 5,000 objects everything is checked each time. Beyond that every n-th call of a kind checks everything and those
-    between only what they changed, so that a call costs tens of milliseconds on average, however large the cluster.
+
+class Validator:
+    """Has checks made after each call, as thoroughly as time allows.
+
+    Everything is checked after each call where that takes up to 20 ms. Where it takes longer, so many calls of that kind pass
+    before the next such check that it comes to 20 ms a call, and after those only what they changed is checked. `clock` gives
+    seconds.
 
     `report` None: a difference is raised from the call, which has done its work by then. Otherwise it is reported once, and
     nothing more is checked until `start_over`: who was told will rebuild.
     """
 
-    def __init__(self, report: Callable[[CacheCorruptedError], None] | None = None) -> None:
+    def __init__(self, clock: Callable[[], float], report: Callable[[CacheCorruptedError], None] | None = None) -> None:
+        self._clock = clock
         self._report = report
         self._reported = False
-        self._unchecked: Counter[str] = Counter()
+        self._calls_left: Counter[str] = Counter()
 
-    def after(self, call: str, objects: int, everything: Check, changed: Check | None = None) -> None:
-        """A call of this kind was made where so many objects are kept. Raises CacheCorruptedError.
-
-        `changed` checks what the call changed alone.
-        """
+    def after(self, call: str, everything: Check, changed: Check | None = None) -> None:
+        """A call of this kind was made; `changed` checks what it changed alone. Raises CacheCorruptedError."""
         if self._reported:
             return
-        self._unchecked[call] += 1
-        check = changed
-        if self._unchecked[call] * _CHECKED_PER_CALL >= objects:
-            self._unchecked[call] = 0
-            check = everything
-        if check is None:
-            return
         try:
-            check()
+            if not self._calls_left[call]:
+                started = self._clock()
+                run(everything)
+                self._calls_left[call] = int((self._clock() - started) / _SECONDS_PER_CALL)
+            else:
+                self._calls_left[call] -= 1
+                if changed is not None:
+                    run(changed)
         except CacheCorruptedError as error:
             if self._report is None:
                 raise
@@ -51,3 +60,4 @@ class Validator:
     def start_over(self) -> None:
         """All is being rebuilt."""
         self._reported = False
+        self._calls_left.clear()

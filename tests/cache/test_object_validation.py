@@ -1,10 +1,11 @@
 """Validation of the stores of the other kinds: every kind of damage is found, named and mended."""
 
 import re
+from itertools import count
 
 import pytest
 
-from schedcache.cache import CacheCorruptedError, ClusterObjects, cluster_objects, validator
+from schedcache.cache import CacheCorruptedError, ClusterObjects, cluster_objects
 from schedcache.model.objects import Service
 from schedcache.model.storage import ClaimRef, PersistentVolume
 
@@ -125,10 +126,12 @@ def test_a_replacement_validates_where_asked_to(monkeypatch):
 
 def test_of_a_large_kind_every_change_has_its_object_checked(monkeypatch):
     checked = []
-    monkeypatch.setattr(validator, "_CHECKED_PER_CALL", 0)
     monkeypatch.setattr(cluster_objects._Store, "check_one", lambda store, key: checked.append((store.kind, *key)))
-    objects = stores()
+    objects = stores(clock=count(0, 10).__next__)
     objects.validate = True
+    for kind, obj in ((PV, volume("v1", "fast")), ("Service", Service(name="s", namespace="a"))):
+        objects.update(kind, obj)
+    checked.clear()
     objects.add(PV, volume("v3", "fast"))
     objects.assume(PV, volume("v1", "slow"))
     objects.restore(PV, "", "v1")
@@ -146,16 +149,6 @@ def test_a_difference_is_told_once_until_the_kind_is_replaced():
         objects.restore(PV, "", "v2")
         objects.replace(PV, [volume("v2", "fast")])
     assert [error.kind for error in told] == ["corruption"] * 2
-
-
-def test_of_a_large_kind_all_is_checked_every_so_often(monkeypatch):
-    monkeypatch.setattr(validator, "_CHECKED_PER_CALL", 1)
-    objects = stores()
-    objects.validate = True
-    _index(objects, "claim")["db", "other"] = {}
-    objects.restore(PV, "", "v2")
-    with pytest.raises(CacheCorruptedError, match="objects by claim"):
-        objects.assume(PV, volume("v2", "slow"))
 
 
 @pytest.mark.parametrize(

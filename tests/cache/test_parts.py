@@ -107,8 +107,12 @@ class TestImageStates:
         assert images.version == 1
         refs = images.replace_node(node, make_node("n1", images=[(["a"], 11)]), refs)
         assert images.version == 2
+        assert images.states["a"].version == 2
+        images.replace_node(None, make_node("n3", images=[(["b"], 1)]), ())
+        assert (images.version, images.states["a"].version) == (3, 2)
         images.replace_node(node, None, refs)
-        assert images.version == 3
+        assert images.version == 3, "nobody shows the image any more"
+        assert summaries(refs)["a"].num_nodes == 0
 
     def test_one_name_in_two_images_counts_once_with_the_first_size(self):
         images = ImageStates()

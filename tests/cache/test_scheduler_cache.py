@@ -1,5 +1,6 @@
 """What the recorded answers do not cover: expiry by hand, resets, stories, generations, sharing."""
 
+import msgspec
 import pytest
 
 from schedcache import cache as cache_module
@@ -9,6 +10,7 @@ from schedcache.cache import (
     AlreadyCachedError,
     CacheError,
     NodeInfo,
+    NoNodeNameError,
     NotAssumedError,
     NotExpiredError,
     NoUIDError,
@@ -30,7 +32,7 @@ from tests.cache.support import make_cache, make_node, make_pod, names, uids, up
 def test_every_error_has_a_kind_of_its_own():
     classes = [c for c in vars(cache_module).values() if isinstance(c, type) and issubclass(c, CacheError)]
     kinds = {c.kind for c in classes}
-    assert len(kinds) == len(classes) == 16
+    assert len(kinds) == len(classes) == 17
     assert kinds >= {
         "no_uid",
         "already_cached",
@@ -183,6 +185,32 @@ def test_a_resize_counts_without_a_change_of_the_spec():
     assert cache.nodes["n1"].requested.milli_cpu == 3000
     cache.update_pod(resized("3"), resized("1"))
     assert cache.nodes["n1"].requested.milli_cpu == 1000
+
+
+def test_a_pod_that_comes_in_another_namespace_takes_its_claims_along():
+    """No API server does that; a made-up cluster may. The UID is what the cache goes by."""
+    cache = make_cache("n1")
+    cache.add_pod(make_pod("a", "n1", namespace="x", claims=["data"]))
+    moved = make_pod("a", "n1", namespace="y", claims=["data"])
+    cache.update_pod(moved, moved)
+    assert cache.nodes["n1"].pvc_ref_counts == {"y/data": 1}
+    cache.remove_pod(moved)
+    assert cache.nodes["n1"].pvc_ref_counts == {}
+
+
+@pytest.mark.parametrize("ttl", [-1, float("nan"), float("inf")])
+def test_a_time_to_live_is_a_number_of_seconds(ttl):
+    with pytest.raises(ValueError, match="ttl: expected seconds, 0 for ever, not"):
+        SchedulerCache(ttl)
+
+
+@pytest.mark.parametrize("method", ["add_node", "update_node"])
+def test_a_node_without_name_is_refused(method):
+    cache = make_cache()
+    nameless = msgspec.structs.replace(make_node("n1"), name="")
+    with pytest.raises(NoNodeNameError):
+        cache.add_node(nameless) if method == "add_node" else cache.update_node(None, nameless)
+    assert (cache.node_count(), len(cache.node_tree)) == (0, 0)
 
 
 def test_pods_that_ask_for_none_of_a_resource_come_and_go():

@@ -11,6 +11,7 @@ from schedcache.cache import (
     PodNotOnNodeError,
     Snapshot,
 )
+from schedcache.testing.virtual_clock import VirtualClock
 from tests.cache.support import make_cache, make_node, make_pod, names, uids, updated
 
 
@@ -297,3 +298,35 @@ def test_a_deletion_on_another_node_is_a_corruption_a_tombstone_without_node_is_
     assert cache.pod_count() == 1
     cache.remove_pod(make_pod("a"))
     assert cache.pod_count() == 0
+
+
+def _lost(cache, name="a"):
+    """The node's aggregate lacks the pod that the cache has on it."""
+    info = cache.nodes["n1"] = cache.nodes["n1"].copy()
+    info.remove_pod(make_pod(name, "n1"))
+
+
+class TestAContradictionInside:
+    """A node that does not count its pod is told before anything is changed."""
+
+    @pytest.fixture
+    def cache(self):
+        cache = make_cache("n1", clock=VirtualClock())
+        cache.assume_pod(make_pod("a", "n1"))
+        cache.validate = False
+        return cache
+
+    def test_finishes_no_binding(self, cache):
+        _lost(cache)
+        with pytest.raises(PodNotOnNodeError, match=r"uid-a .*'n1', which does not count it"):
+            cache.finish_binding(make_pod("a", "n1"))
+        assert not cache.pod_states["uid-a"].binding_finished
+
+    def test_cleans_up_nothing(self, cache):
+        cache.assume_pod(make_pod("b", "n1"))
+        for name in "ba":
+            cache.finish_binding(make_pod(name, "n1"))
+        _lost(cache, "b")
+        with pytest.raises(PodNotOnNodeError):
+            cache.cleanup_expired(cache._clock.now + 31)
+        assert list(cache.pod_states) == ["uid-a", "uid-b"]

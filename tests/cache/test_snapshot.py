@@ -249,15 +249,44 @@ class TestUpdate:
         updated(cache, snapshot)
         assert set(snapshot.node_info_map) == {"n1", "n2", "n3"}
 
-    def test_a_disagreement_found_in_pieces_is_mended_by_the_next_update(self):
+    @pytest.mark.parametrize(
+        "update", [updated, lambda cache, snapshot: list(cache.update_snapshot_in_pieces(snapshot))]
+    )
+    def test_a_disagreement_found_in_pieces_is_mended_by_the_next_update(self, update):
         cache = make_cache("n1")
         cache.node_tree.set("never-added", "z")
         snapshot = Snapshot()
         with pytest.raises(InconsistentSnapshotError):
             list(cache.update_snapshot_in_pieces(snapshot))
-        with pytest.raises(InconsistentSnapshotError):
+        update(cache, snapshot)
+        assert names(snapshot.node_info_list) == ["n1"]
+
+    def test_that_trips_over_damage_is_made_anew_and_fails_once(self):
+        cache = make_cache("n1", "n2")
+        snapshot = updated(cache)
+        snapshot.columns.row_of.clear()
+        cache.remove_node(make_node("n2"))
+        with pytest.raises(InconsistentSnapshotError, match=r"could not be updated: KeyError: 'n2'"):
             cache.update_snapshot(snapshot)
-        assert names(updated(cache, snapshot).node_info_list) == ["n1"]
+        assert names(snapshot.node_info_list) == ["n1"]
+        cache.check(snapshot)
+
+    def test_the_list_of_nodes_stays_the_same_object_while_no_node_comes_or_goes(self):
+        cache = make_cache("n1", "n2", "n3")
+        snapshot = updated(cache)
+        listed = snapshot.node_info_list
+        cache.remove_node(make_node("n1"))
+        cache.add_node(make_node("n4"))
+        updated(cache, snapshot)
+        assert names(snapshot.node_info_list) == ["n2", "n3", "n4"]
+        assert names(listed) != ["n2", "n3", "n4"]
+        listed = snapshot.node_info_list
+        cache.add_pod(make_pod("a", "n3"))
+        snapshot.assume(make_pod("b", "n2"))
+        assert snapshot.node_info_list is listed
+        assert [uids(info) for info in listed] == [["uid-b"], [], []]
+        assert updated(cache, snapshot).node_info_list is listed
+        assert [uids(info) for info in listed] == [[], ["uid-a"], []]
 
     def test_an_affinity_list_holds_the_newest_nodes(self):
         cache = make_cache("n1", "n2")

@@ -8,10 +8,10 @@ import pytest
 from schedcache.cache import (
     AlreadyAddedError,
     CacheCorruptedError,
-    InconsistentSnapshotError,
     NoUIDError,
     SchedulerCache,
     Snapshot,
+    SnapshotInUseError,
 )
 from schedcache.kube.credentials import load_credentials
 from schedcache.kube.reflector import Reflector
@@ -121,15 +121,19 @@ def half_updated(cache, snapshot):
     return pieces
 
 
-def test_a_snapshot_that_is_half_updated_is_a_mixture_and_a_check_says_so(cache):
+def test_a_snapshot_that_is_half_updated_is_a_mixture_and_says_so(cache):
     snapshot = Snapshot()
     pieces = half_updated(cache, snapshot)
     assert used(snapshot) == [1000, 1000, 0, 0, 0, 0]
-    with pytest.raises(CacheCorruptedError):
+    assert snapshot.half_updated
+    with pytest.raises(SnapshotInUseError):
         cache.check(snapshot)
+    with pytest.raises(SnapshotInUseError):
+        snapshot.assume(pod("thought", "n0"))
     for _ in pieces:
         pass
     assert used(snapshot) == [1000] * 6
+    assert not snapshot.half_updated
     cache.check(snapshot)
 
 
@@ -154,25 +158,32 @@ def test_an_update_takes_the_place_of_one_that_was_left(cache):
 
 
 @pytest.mark.parametrize("node_goes", [False, True])
-def test_an_iterator_taken_up_again_too_late_does_harm_until_the_next_update(cache, node_goes):
+def test_an_iterator_taken_up_again_too_late_is_refused(cache, node_goes):
     snapshot = Snapshot()
     pieces = half_updated(cache, snapshot)
     cache.add_pod(pod("later", "n5"))
     if node_goes:
         cache.remove_node(node("n4"))
     cache.update_snapshot(snapshot)
-    assert snapshot.get("n5").requested.milli_cpu == 2000
-    if node_goes:
-        with pytest.raises(InconsistentSnapshotError):
-            list(pieces)
-    else:
+    with pytest.raises(SnapshotInUseError, match="another update"):
         list(pieces)
-    assert snapshot.get("n5").requested.milli_cpu == 1000
-    with pytest.raises(CacheCorruptedError):
-        cache.check(snapshot)
-    cache.update_snapshot(snapshot)
     assert snapshot.get("n5").requested.milli_cpu == 2000
     assert ("n4" in snapshot.node_info_map) is not node_goes
+    cache.check(snapshot)
+
+
+def test_of_two_updates_in_pieces_the_later_one_counts(cache):
+    snapshot = Snapshot()
+    cache.update_snapshot(snapshot)
+    cache.add_pod(pod("p", "n5"))
+    first = cache.update_snapshot_in_pieces(snapshot, 1)
+    next(first)
+    second = cache.update_snapshot_in_pieces(snapshot, 1)
+    next(second)
+    with pytest.raises(SnapshotInUseError):
+        next(first)
+    list(second)
+    assert used(snapshot) == [0, 0, 0, 0, 0, 1000]
     cache.check(snapshot)
 
 
