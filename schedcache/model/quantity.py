@@ -12,6 +12,8 @@ there can be gets nowhere.
 import re
 from functools import lru_cache
 
+from schedcache.model.labels import parse_int
+
 NANOS = 10**9
 NANOS_PER_MILLI = 10**6
 MAX_UNITS = 2**63 - 1
@@ -59,7 +61,9 @@ def parse_quantity(text: str) -> int:
     if suffix in _BINARY:
         nanos = _scaled(mantissa << _BINARY[suffix], 9 - len(fraction))
     else:
-        exponent = int(match["exponent"]) if match["exponent"] else _DECIMAL[suffix]
+        exponent = parse_int(match["exponent"]) if match["exponent"] else _DECIMAL[suffix]
+        if exponent is None:
+            raise QuantityError(f"{text!r} is not a quantity; its exponent does not fit into 64 bits")
         nanos = _scaled(mantissa, 9 - len(fraction) + exponent)
     nanos = min(nanos, MAX_UNITS * NANOS)
     return -nanos if match["sign"] == "-" else nanos
