@@ -14,9 +14,9 @@ from schedcache.model import wire
 from schedcache.model.decode import Reader, name_of
 from schedcache.model.pod_decode import (
     conditions_of,
+    effective_requests,
     merge_match_label_keys,
     owner_of,
-    resized_requests,
     shape_of,
     volumes_of,
 )
@@ -126,7 +126,7 @@ def _pod(w: wire.PodWire) -> Pod:
         uid=meta.uid or "",
         name=name,
         shape=shape,
-        requests=resized_requests(spec, status) or shape.spec.requests,
+        requests=effective_requests(shape.spec, spec, status),
         node_name=sys.intern(node_name or ""),
         resource_version=meta.resource_version or "",
         phase=sys.intern(status.phase or ""),

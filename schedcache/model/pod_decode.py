@@ -165,27 +165,29 @@ def _resize_infeasible(status: wire.PodStatusWire) -> bool:
     return pending is not None and pending.reason == "Infeasible"
 
 
-def resized_requests(spec: wire.PodSpecWire, status: wire.PodStatusWire) -> PodRequests | None:
-    """The effective requests where status says anything about resources, else None.
+def effective_requests(compiled: PodSpec, spec: wire.PodSpecWire, status: wire.PodStatusWire) -> PodRequests:
+    """The spec's requests, or the largest of spec and status where the kubelet reports others.
 
-    Nearly every running pod reports exactly what its spec asks for; those keep their shape's vector, which costs nothing.
+    From Kubernetes 1.36 on every running pod has a report, and most report what the spec asks for: pods of one spec with one
+    report share a vector, which is the spec's own where it comes to the same.
     """
-    if not (
-        status.resources
-        or status.allocated_resources is not None
-        or any(r.resources or r.allocated_resources is not None for r in _container_reports(status))
-        or _resize_infeasible(status)
-    ):
-        return None
-    resources = _resources(spec, status)
-    return None if _reports_its_spec(resources) else pod_requests(resources)
+    infeasible = _resize_infeasible(status)
+    if not (infeasible or _reports_resources(status)):
+        return compiled.requests
+    reports = status.container_statuses, status.init_container_statuses
+    key = _encode((*reports, status.allocated_resources, status.resources, infeasible))
+    found = compiled.reported_requests.get(key)
+    if found is None:
+        found = pod_requests(_resources(spec, status))
+        found = compiled.requests if found.same_as(compiled.requests) else found
+        compiled.reported_requests[key] = found
+    return found
 
 
-def _reports_its_spec(resources: PodResources) -> bool:
-    if resources.resize_infeasible or resources.pod_allocated is not None or resources.pod_actuated is not None:
-        return False
-    containers = resources.containers + resources.init_containers
-    return all(said in (None, c.requests) for c in containers for said in (c.allocated, c.actuated))
+def _reports_resources(status: wire.PodStatusWire) -> bool:
+    if status.resources is not None or status.allocated_resources is not None:
+        return True
+    return any(s.resources is not None or s.allocated_resources is not None for s in _container_reports(status))
 
 
 def _host_ports(containers: Iterable[wire.Container]) -> Iterable[tuple[str, str, int]]:

@@ -1,6 +1,8 @@
 """What pods are made of: the spec and labels that pods of one template share, volumes, conditions, the owner."""
 
 from collections.abc import Mapping
+from functools import cached_property
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -81,6 +83,11 @@ class PodSpec(msgspec.Struct, frozen=True, eq=False, weakref=True, dict=True, kw
     """Containers, init containers and image volumes: what ImageLocality divides by."""
     required_features: frozenset[str] = frozenset()
     """Names in the node's status.declaredFeatures that the pod cannot do without (KEP-5328)."""
+
+    @cached_property
+    def reported_requests(self) -> WeakValueDictionary[bytes, PodRequests]:
+        """The effective requests of pods of this spec, by what the kubelet reports of their resources."""
+        return WeakValueDictionary()
 
 
 class PodShape(msgspec.Struct, frozen=True, eq=False, weakref=True, dict=True):

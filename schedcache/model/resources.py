@@ -88,7 +88,7 @@ class Resource:
         )
 
 
-class PodRequests(msgspec.Struct, frozen=True, eq=False, gc=False):
+class PodRequests(msgspec.Struct, frozen=True, eq=False, weakref=True):
     """What one pod asks of a node: `resource` for filters, the non-zero pair (milli-CPU, bytes) for scores.
 
     `named`: the resources that it has a request for, be it 0.
@@ -98,6 +98,11 @@ class PodRequests(msgspec.Struct, frozen=True, eq=False, gc=False):
     non_zero_milli_cpu: int
     non_zero_memory: int
     named: frozenset[str]
+
+    def same_as(self, other: "PodRequests") -> bool:
+        """Whether both ask for the same of the same resources."""
+        mine = self.resource, self.non_zero_milli_cpu, self.non_zero_memory, self.named
+        return mine == (other.resource, other.non_zero_milli_cpu, other.non_zero_memory, other.named)
 
 
 class ContainerRequests(msgspec.Struct, frozen=True):

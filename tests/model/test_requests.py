@@ -1,5 +1,7 @@
 """The effective requests of a pod, by the rules of component-helpers 1.37."""
 
+import gc
+
 import pytest
 
 from schedcache.model import Pod, Resource
@@ -141,6 +143,35 @@ class TestResize:
         quiet, reporting = pod([container(cpu="1")]), resizing("1", "1", "1")
         assert reporting.requests is reporting.spec.requests
         assert reporting.spec is quiet.spec
+
+    def test_that_the_kubelet_reports_of_the_whole_pod_costs_none_either(self):
+        """From Kubernetes 1.36 on it does so for every pod."""
+        report = {"resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "1000m"}}
+        p = pod([container(cpu="1")], status=report)
+        assert p.requests is p.spec.requests
+
+    def test_is_computed_once_for_pods_of_one_spec_and_report(self):
+        first, second = resizing("1", "3", "2"), resizing("1", "3", "2")
+        assert first.requests is second.requests
+        assert [cpu(p) for p in (first, resizing("1", "2", "3"), resizing("1", "2"), resizing("2", "3", "2"))] == [
+            3000, 3000, 2000, 3000,
+        ]  # fmt: skip
+        assert cpu(resizing("1", "3", "2", infeasible=True)) == 3000
+        assert cpu(resizing("4", "3", "2")) == 4000
+        assert cpu(resizing("4", "3", "2", infeasible=True)) == 3000
+
+    def test_of_no_resource_named_before_has_a_vector_of_its_own(self):
+        status = {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "1", "x.io/y": "0"}}]}
+        p = pod([container(cpu="1")], status=status)
+        assert p.requests is not p.spec.requests
+        assert (p.requests.resource, p.requests.named) == (p.spec.requests.resource, {"cpu", "x.io/y"})
+
+    def test_that_is_over_is_forgotten(self):
+        quiet, busy = resizing("1"), resizing("1", "3")
+        assert list(quiet.spec.reported_requests.values()) == [busy.requests]
+        del busy
+        gc.collect()
+        assert not quiet.spec.reported_requests
 
     @pytest.mark.parametrize(
         ("statuses", "expected"),
