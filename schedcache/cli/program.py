@@ -58,12 +58,14 @@ class Program:
         source: "Reflector | KopfSource",
         registry: CollectorRegistry,
         transport: Transport,
+        binder: ApiBinder,
         writers: Sequence[ApiEventRecorder | ApiStatusWriter] = (),
     ) -> None:
         self.scheduler = scheduler
         self.source = source
         self.registry = registry
         self.transport = transport
+        self.binder = binder
         self.stopping = False
         self._writers = writers
         self._tasks: list[asyncio.Task[None]] = []
@@ -168,7 +170,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
         source = make_source(settings.event_source, transport, scheduler.handlers, frameworks.values())
         registry.register(StateCollector(scheduler))
         registry.register(SourceCollector(source))
-        yield Program(scheduler, source, registry, transport, writers)
+        yield Program(scheduler, source, registry, transport, binder, writers)
 
 
 def _writers(transport: Transport, settings: Settings) -> tuple[ApiEventRecorder, ApiStatusWriter]:

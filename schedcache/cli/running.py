@@ -149,6 +149,18 @@ def health_of(program: Program) -> Health:
     def cache() -> str:
         return "found wrong, to be read afresh" if source.rebuild_wanted() else ""
 
+    def binding() -> str:
+        # An API server that has lost its etcd keeps watches open and carries nothing out.
+        outages = {
+            "bind": program.binder.binds.outage(),
+            "read of a pod that may be bound": program.binder.reads.outage(),
+        }
+        return "; ".join(
+            f"no {what} was answered for {outage.seconds:.0f} s ({outage.why})"
+            for what, outage in outages.items()
+            if outage is not None and outage.seconds > LOST_SECONDS
+        )
+
     def credentials() -> str:
         # Watches that are open stay so for minutes after the token has expired.
         return "the API server refuses them (401)" if program.transport.unauthorized else ""
@@ -165,6 +177,7 @@ def health_of(program: Program) -> Health:
             ("informer-sync", synced),
             ("watches", watches),
             ("cache", cache),
+            ("binding", binding),
             ("credentials", credentials),
             ("scheduling", scheduling),
             ("shutdown", shutdown),

@@ -1,14 +1,19 @@
 """Binding pods, and looking at a pod as it is now."""
 
 import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from urllib.parse import quote
 
 import msgspec
 
+from schedcache.kube.contact import Answers
 from schedcache.kube.rate import TokenBucket
+from schedcache.kube.retrying import may_pass
 from schedcache.kube.transport import Transport
 from schedcache.model import MalformedObjectError, Pod
-from schedcache.ports import ApiError, NotFoundError
+from schedcache.ports import ApiError, ConflictError, NotFoundError
 
 CONCURRENT_BINDS = 64
 """Measured with an event for each bind: 16 lose a tenth, 32 some hundredths (etcd has less to gather), 100 gain nothing."""
@@ -28,12 +33,22 @@ class ApiBinder:
         transport: the way to the server.
         rate: the budget of bind requests, shared with nothing else.
         concurrency: how many may be under way at once.
+        clock: seconds, monotonic.
 
     Attributes:
         in_flight: bind requests without an answer yet, those that wait for their turn included.
+        binds: whether these are answered.
+        reads: whether live reads are.
     """
 
-    def __init__(self, transport: Transport, rate: TokenBucket, concurrency: int = CONCURRENT_BINDS) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        rate: TokenBucket,
+        concurrency: int = CONCURRENT_BINDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.binds, self.reads = Answers(clock), Answers(clock)
         self._transport = transport
         self._rate = rate
         self._turn = asyncio.Semaphore(concurrency)
@@ -58,7 +73,8 @@ class ApiBinder:
             await self._rate.acquire()
             async with self._turn:
                 # The answer is a Status, never a Binding; that it is no refusal is all there is to know.
-                await self._transport.send("POST", f"{pod_path(pod.namespace, pod.name)}/binding", body)
+                with _noted(self.binds):
+                    await self._transport.send("POST", f"{pod_path(pod.namespace, pod.name)}/binding", body)
         finally:
             self.in_flight -= 1
 
@@ -66,8 +82,27 @@ class ApiBinder:
         """A live read that skips every cache; None if there is no such pod. Raises ApiError where it gets no answer."""
         path = pod_path(namespace, name)
         try:
-            return Pod.from_json(await self._transport.get(path))
+            with _noted(self.reads):
+                answer = await self._transport.get(path)
+            return Pod.from_json(answer)
         except NotFoundError:
             return None
         except MalformedObjectError as error:
             raise ApiError(f"GET {path}: the answer cannot be read: {error}", reason="Malformed") from error
+
+
+@contextmanager
+def _noted(answers: Answers) -> Iterator[None]:
+    """Note whether the request inside is answered."""
+    try:
+        yield
+    except ConflictError:
+        # Says nothing either way: an API server whose etcd does not answer says 409 to a bind.
+        raise
+    except ApiError as error:
+        if may_pass(error):
+            answers.failed(f"{error.status or ''} {error.reason}".strip())
+        else:
+            answers.answered()
+        raise
+    answers.answered()

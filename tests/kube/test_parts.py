@@ -1,6 +1,7 @@
 """The small parts of the watch path and of the writers, each by itself."""
 
 import asyncio
+import contextlib
 import random
 import threading
 import time
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedcache.kube.contact import Contact
+from schedcache.kube.binder import ApiBinder
+from schedcache.kube.contact import FORGET_SECONDS, Answers, Contact
 from schedcache.kube.decoder import (
     BrokenStreamError,
     LineSplitter,
@@ -31,10 +33,10 @@ from schedcache.kube.sparing import SparingLog
 from schedcache.kube.stats import KindStats
 from schedcache.kube.store import Listing, ObjectStore, SinkError
 from schedcache.kube.threads import DaemonThreads
-from schedcache.kube.transport import retry_after
+from schedcache.kube.transport import ThrottledError, retry_after
 from schedcache.kube.write_queue import WriteQueue
 from schedcache.model import MalformedObjectError, Pod
-from schedcache.ports import ApiError, NotFoundError, Outage, OutcomeUnknownError
+from schedcache.ports import ApiError, ConflictError, NotFoundError, Outage, OutcomeUnknownError
 from tests.kube.fake_api import pod
 from tests.kube.worlds import RecordingSink
 
@@ -383,3 +385,57 @@ async def test_calls_in_daemon_threads_answer_fail_and_are_waited_for_by_nobody(
     assert time.monotonic() - started < 1
     hangs.set()
     assert await asyncio.gather(*calls) == [True] * 50
+
+
+def test_requests_fail_since_the_first_one_that_was_not_answered_and_not_for_ever():
+    now = 100.0
+    answers = Answers(lambda: now)
+    assert answers.outage() is None
+    answers.failed("500 InternalError")
+    now = 110.0
+    answers.failed("NoAnswer")
+    now = 112.0
+    assert answers.outage() == Outage(12.0, "NoAnswer")
+    answers.answered()
+    assert answers.outage() is None
+    answers.failed("Unreachable")
+    now = 112.0 + FORGET_SECONDS + 1
+    assert answers.outage() is None, "nobody has tried since"
+    answers.failed("Unreachable")
+    assert answers.outage() == Outage(0.0, "Unreachable")
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (None, None),
+        (ApiError("no", status=403, reason="Forbidden"), None),
+        (NotFoundError("no", status=404), None),
+        (ConflictError("neither", status=409), "before"),
+        (ApiError("no", status=422), None),
+        (OutcomeUnknownError("no", status=500, reason="InternalError"), "500 InternalError"),
+        (OutcomeUnknownError("no", reason="NoAnswer"), "NoAnswer"),
+        (ApiError("no", reason="Unreachable"), "Unreachable"),
+        (ThrottledError("no", reason="TooManyRequests", retry_after=1.0), "429 TooManyRequests"),
+    ],
+)
+async def test_a_refused_bind_is_an_answer(error, why):
+    """One pod that may not be bound says nothing about the others."""
+
+    class Server:
+        async def send(self, *_request):
+            if error is not None:
+                raise error
+            return b""
+
+        get = send
+
+    binder = ApiBinder(Server(), TokenBucket(1000, 100), clock=lambda: 0.0)
+    for answers, request in (
+        (binder.binds, lambda: binder.bind(Pod.from_dict(pod("a", 1)), "node")),
+        (binder.reads, lambda: binder.get_pod("default", "a")),
+    ):
+        answers.failed("before")
+        with contextlib.suppress(ApiError):
+            await request()
+        assert answers.outage() == (None if why is None else Outage(0.0, why))
