@@ -19,6 +19,11 @@ class RowCounts:
         self._few: dict[int, int] = {}
         self._dense: Counts | None = None
 
+    @property
+    def size(self) -> int:
+        """A number of rows that is beyond every row with a count."""
+        return len(self._dense) if self._dense is not None else max(self._few, default=-1) + 1
+
     def add(self, row: int, delta: int) -> None:
         dense = self._dense
         if dense is not None:

@@ -5,55 +5,21 @@ at when it comes and when it goes, and then only by the terms that can match it;
 Everything goes by shape: which terms match is found out once for all pods of one shape.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from schedcache.cache.columns import Columns
 from schedcache.cache.node_info import NodeInfo
-from schedcache.cache.row_counts import Counts, RowCounts
-from schedcache.cache.terms import OwnedTerm, PodTerm, TermFile, owned_terms
+from schedcache.cache.row_counts import Counts
+from schedcache.cache.term_check import Recount, check_remembered
+from schedcache.cache.term_files import ShapeFile, TermFile
+from schedcache.cache.terms import Matched, Owned, OwnedTerm, Placed, PodTerm, owned_terms
 from schedcache.model import Pod, PodShape
+
+__all__ = ["Owned", "TermIndex"]
 
 _MAX_TERMS = 1024
 _MAX_IDLE = 100_000
 _MAX_REMEMBERED = 1024
-
-
-class _Matched:
-    """A term that somebody asked for."""
-
-    __slots__ = ("counts", "term", "used")
-
-    def __init__(self, term: PodTerm) -> None:
-        self.term = term
-        self.counts = RowCounts()
-        self.used = 0
-
-
-class Owned:
-    """A term that placed pods own, with the number of its owners on each row."""
-
-    __slots__ = ("counts", "shapes", "term")
-
-    def __init__(self, term: OwnedTerm) -> None:
-        self.term = term
-        self.counts = RowCounts()
-        self.shapes = 0
-        """Shapes in place that own it."""
-
-
-class _Placed:
-    """Where the pods of one shape are, and whose counts they are part of."""
-
-    __slots__ = ("live_terms", "owned", "rows", "terminating", "terms")
-
-    def __init__(self, owned: Sequence[Owned]) -> None:
-        self.rows: dict[int, int] = {}
-        self.terminating: dict[int, int] = {}
-        self.terms: list[_Matched] = []
-        self.live_terms: list[_Matched] = []
-        """Terms that leave terminating pods out."""
-        self.owned = owned
 
 
 class TermIndex:
@@ -75,9 +41,9 @@ class TermIndex:
         self.active = False
         self._changes = 0
         self._last_question = 0
-        self._placed: dict[str, dict[PodShape, _Placed]] = {}
-        self._matched: dict[PodTerm, _Matched] = {}
-        self._matched_file: TermFile[_Matched] = TermFile()
+        self._placed: dict[str, ShapeFile[Placed]] = {}
+        self._matched: dict[PodTerm, Matched] = {}
+        self._matched_file: TermFile[Matched] = TermFile()
         self._owned: dict[OwnedTerm, Owned] = {}
         self._owned_file: TermFile[Owned] = TermFile()
         self._remembered: dict[PodShape, tuple[Mapping[str, str], tuple[Owned, ...]]] = {}
@@ -129,52 +95,16 @@ class TermIndex:
     def check(self) -> list[str]:
         """What differs from counting all pods anew, one line each; empty is good."""
         if not self.active:
-            return []
-        pods = list(self._pods())
-        problems = []
-        for matched in self._matched.values():
-            fresh = _tally(row for row, pod in pods if _counts_for(matched.term, pod))
-            problems += _differences(f"pods that match {matched.term}", dict(matched.counts.items()), fresh)
-        expected: dict[OwnedTerm, list[int]] = {}
-        for row, pod in pods:
-            for term in owned_terms(pod.shape):
-                expected.setdefault(term, []).append(row)
-        for term in self._owned.keys() | expected.keys():
-            counts = dict(self._owned[term].counts.items()) if term in self._owned else {}
-            problems += _differences(f"owners of {term}", counts, _tally(expected.get(term, ())))
-        return problems + self._check_shapes(pods) + self._check_memory()
-
-    def _check_shapes(self, pods: Iterable[tuple[int, Pod]]) -> list[str]:
-        expected: dict[PodShape, list[tuple[int, Pod]]] = {}
-        for row, pod in pods:
-            expected.setdefault(pod.shape, []).append((row, pod))
-        kept = {shape: placed for shapes in self._placed.values() for shape, placed in shapes.items()}
-        problems = [f"pods of a shape in {s.namespace} are not known" for s in expected.keys() - kept.keys()]
-        for shape, placed in kept.items():
-            of_shape, what = expected.get(shape, ()), f"a shape in {shape.namespace} with labels {shape.labels}"
-            problems += _differences(f"pods of {what}", placed.rows, _tally(row for row, _ in of_shape))
-            terminating = _tally(row for row, pod in of_shape if pod.terminating)
-            problems += _differences(f"terminating pods of {what}", placed.terminating, terminating)
-            matching = {matched for matched in self._matched.values() if matched.term.matches(shape)}
-            if matching != {*placed.terms, *placed.live_terms}:
-                problems.append(f"{what} does not know the terms that match it")
-            if not matching.issubset(self._matched_file.candidates(shape.labels)):
-                problems.append(f"terms that match {what} are misfiled")
-            if [owned.term for owned in placed.owned] != list(owned_terms(shape)):
-                problems.append(f"{what} does not know the terms that it owns")
-        owners = Counter(owned for placed in kept.values() for owned in placed.owned)
-        wrong = [owned for owned in self._owned.values() if owned.shapes != owners[owned]]
-        return problems + [f"{owned.term} has {owners[owned]} shapes, not {owned.shapes}" for owned in wrong]
-
-    def _check_memory(self) -> list[str]:
-        problems = []
-        for shape, (namespace_labels, found) in self._remembered.items():
-            matching = {owned for owned in self._owned.values() if owned.term.matches(shape, namespace_labels)}
-            if matching != set(found):
-                problems.append(f"what is remembered of {shape.labels} in {shape.namespace} is out of date")
-            if not matching.issubset(self._owned_file.candidates(shape.labels)):
-                problems.append(f"owned terms that match {shape.labels} in {shape.namespace} are misfiled")
-        return problems
+            kept = (self._placed, self._matched, self._owned, self._remembered)
+            files = self._matched_file.problems({}) + self._owned_file.problems({})
+            return ["something is kept though nobody has asked"] if any(kept) or files else []
+        recount = Recount(self._columns, self._placed)
+        return [
+            *recount.check_shapes(),
+            *recount.check_matched(self._matched, self._matched_file),
+            *recount.check_owned(self._owned, self._owned_file),
+            *check_remembered(self._remembered, self._owned.values()),
+        ]
 
     def _ask(self) -> None:
         if not self.active:
@@ -184,12 +114,11 @@ class TermIndex:
 
     def _fill(self) -> None:
         """Count everything for the first time: as `_count` for each pod, but owners are added up by shape first."""
-        by_shape: dict[PodShape, _Placed] = {}
+        by_shape: dict[PodShape, Placed] = {}
         for row, pod in self._pods():
             shape = pod.shape
             placed = by_shape.get(shape)
             if placed is None:
-                self._placed.setdefault(shape.namespace, {})
                 placed = by_shape[shape] = self._new_shape(shape)
             placed.rows[row] = placed.rows.get(row, 0) + 1
             if pod.deletion_timestamp:
@@ -207,7 +136,10 @@ class TermIndex:
 
     def _count(self, row: int, pod: Pod, delta: int) -> None:
         shape = pod.shape
-        placed = self._placed.setdefault(shape.namespace, {}).get(shape) or self._new_shape(shape)
+        of_namespace = self._placed.get(shape.namespace)
+        placed = of_namespace.shapes.get(shape) if of_namespace is not None else None
+        if placed is None:
+            placed = self._new_shape(shape)
         _bump(placed.rows, row, delta)
         for matched in placed.terms:
             matched.counts.add(row, delta)
@@ -221,20 +153,21 @@ class TermIndex:
         if not placed.rows:
             self._forget_shape(shape, placed)
 
-    def _new_shape(self, shape: PodShape) -> _Placed:
-        placed = _Placed(tuple(self._own(term) for term in owned_terms(shape)))
-        for owned in placed.owned:
-            owned.shapes += 1
+    def _new_shape(self, shape: PodShape) -> Placed:
+        placed = Placed([self._own(term) for term in owned_terms(shape)])
         for matched in self._matched_file.candidates(shape.labels):
             if matched.term.matches(shape):
                 (placed.live_terms if matched.term.ignore_terminating else placed.terms).append(matched)
-        self._placed[shape.namespace][shape] = placed
+        of_namespace = self._placed.get(shape.namespace)
+        if of_namespace is None:
+            of_namespace = self._placed[shape.namespace] = ShapeFile()
+        of_namespace.add(shape, placed)
         return placed
 
-    def _forget_shape(self, shape: PodShape, placed: _Placed) -> None:
+    def _forget_shape(self, shape: PodShape, placed: Placed) -> None:
         of_namespace = self._placed[shape.namespace]
-        del of_namespace[shape]
-        if not of_namespace:
+        of_namespace.discard(shape)
+        if not of_namespace.shapes:
             del self._placed[shape.namespace]
         for owned in placed.owned:
             owned.shapes -= 1
@@ -249,14 +182,13 @@ class TermIndex:
             owned = self._owned[term] = Owned(term)
             self._owned_file.add(owned, term.selector)
             self._remembered.clear()
+        owned.shapes += 1
         return owned
 
-    def _new_term(self, term: PodTerm) -> _Matched:
-        matched = _Matched(term)
+    def _new_term(self, term: PodTerm) -> Matched:
+        matched = Matched(term)
         self._matched_file.add(matched, term.selector)
-        for shape, placed in self._shapes(term.namespaces):
-            if not term.matches(shape):
-                continue
+        for placed in self._matching(term):
             for row, count in placed.rows.items():
                 matched.counts.add(row, count)
             if term.ignore_terminating:
@@ -272,17 +204,20 @@ class TermIndex:
         if self._changes - oldest.used > self._max_idle:
             self._drop(oldest)
 
-    def _drop(self, matched: _Matched) -> None:
+    def _drop(self, matched: Matched) -> None:
         term = matched.term
         del self._matched[term]
         self._matched_file.discard(matched)
-        for shape, placed in self._shapes(term.namespaces):
-            if term.matches(shape):
-                (placed.live_terms if term.ignore_terminating else placed.terms).remove(matched)
+        for placed in self._matching(term):
+            (placed.live_terms if term.ignore_terminating else placed.terms).remove(matched)
 
-    def _shapes(self, namespaces: Iterable[str] | None) -> Iterator[tuple[PodShape, _Placed]]:
-        for namespace in self._placed if namespaces is None else namespaces:
-            yield from self._placed.get(namespace, {}).items()
+    def _matching(self, term: PodTerm) -> Iterator[Placed]:
+        for namespace in self._placed if term.namespaces is None else term.namespaces:
+            of_namespace = self._placed.get(namespace)
+            if of_namespace is not None:
+                for shape, placed in of_namespace.candidates(term.selector):
+                    if term.selector.matches(shape.labels):
+                        yield placed
 
 
 def _bump(counts: dict[int, int], row: int, delta: int) -> None:
@@ -291,19 +226,3 @@ def _bump(counts: dict[int, int], row: int, delta: int) -> None:
         counts[row] = left
     else:
         counts.pop(row, None)
-
-
-def _counts_for(term: PodTerm, pod: Pod) -> bool:
-    return not (term.ignore_terminating and pod.terminating) and term.matches(pod.shape)
-
-
-def _tally(rows: Iterable[int]) -> dict[int, int]:
-    tally: dict[int, int] = {}
-    for row in rows:
-        tally[row] = tally.get(row, 0) + 1
-    return tally
-
-
-def _differences(what: str, kept: Mapping[int, int], fresh: Mapping[int, int]) -> list[str]:
-    rows = sorted(row for row in kept.keys() | fresh.keys() if kept.get(row, 0) != fresh.get(row, 0))
-    return [f"{what}: row {row} has {kept.get(row, 0)}, a recount gives {fresh.get(row, 0)}" for row in rows]

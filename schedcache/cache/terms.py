@@ -1,15 +1,13 @@
 """Terms that count pods: what one pod asks of others, and what placed pods ask of those to come."""
 
 import enum
-from collections.abc import Hashable, Iterator, Mapping
-from typing import Generic, TypeVar, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 import msgspec
 
-from schedcache.model import LabelSelector, PodAffinityTerm, PodShape, Requirement
-from schedcache.model.labels import IN
-
-T = TypeVar("T", bound=Hashable)
+from schedcache.cache.row_counts import RowCounts
+from schedcache.model import LabelSelector, PodAffinityTerm, PodShape
 
 _OWNED = "owned_terms"
 
@@ -87,48 +85,38 @@ def _owned(shape: PodShape) -> Iterator[OwnedTerm]:
             yield OwnedTerm(ownership, term.topology_key, names, term.namespace_selector, term.selector, weight)
 
 
-class TermFile(Generic[T]):
-    """Terms filed so that a pod's labels lead to the few that can match it.
+class Matched:
+    """A term that somebody asked for, with the number of pods on each row that match it."""
 
-    A term lies under each value of one requirement of the form "label in values" (equality is one value), the one whose
-    drawers are emptiest; a term without such a requirement is looked at for every pod.
-    """
+    __slots__ = ("counts", "term", "used")
 
-    def __init__(self) -> None:
-        self._drawers: dict[tuple[str, str], dict[T, None]] = {}
-        self._catch_all: dict[T, None] = {}
-        self._filed_under: dict[T, Requirement | None] = {}
+    def __init__(self, term: PodTerm) -> None:
+        self.term = term
+        self.counts = RowCounts()
+        self.used = 0
 
-    def __len__(self) -> int:
-        return len(self._filed_under)
 
-    def add(self, item: T, selector: LabelSelector) -> None:
-        equalities = [r for r in selector.requirements if r.operator == IN]
-        chosen = min(equalities, key=self._crowd, default=None)
-        self._filed_under[item] = chosen
-        if chosen is None:
-            self._catch_all[item] = None
-        else:
-            for value in dict.fromkeys(chosen.values):
-                self._drawers.setdefault((chosen.key, value), {})[item] = None
+class Owned:
+    """A term that placed pods own, with the number of its owners on each row."""
 
-    def discard(self, item: T) -> None:
-        chosen = self._filed_under.pop(item)
-        if chosen is None:
-            del self._catch_all[item]
-            return
-        for value in dict.fromkeys(chosen.values):
-            drawer = self._drawers[chosen.key, value]
-            del drawer[item]
-            if not drawer:
-                del self._drawers[chosen.key, value]
+    __slots__ = ("counts", "shapes", "term")
 
-    def candidates(self, labels: Mapping[str, str]) -> Iterator[T]:
-        """Every term that can match a pod of these labels, each once."""
-        yield from self._catch_all
-        if self._drawers:
-            for pair in labels.items():
-                yield from self._drawers.get(pair, ())
+    def __init__(self, term: OwnedTerm) -> None:
+        self.term = term
+        self.counts = RowCounts()
+        self.shapes = 0
+        """Shapes in place that own it."""
 
-    def _crowd(self, requirement: Requirement) -> int:
-        return sum(1 + len(self._drawers.get((requirement.key, value), ())) for value in set(requirement.values))
+
+class Placed:
+    """Where the pods of one shape are, and whose counts they are part of."""
+
+    __slots__ = ("live_terms", "owned", "rows", "terminating", "terms")
+
+    def __init__(self, owned: Sequence[Owned]) -> None:
+        self.rows: dict[int, int] = {}
+        self.terminating: dict[int, int] = {}
+        self.terms: list[Matched] = []
+        self.live_terms: list[Matched] = []
+        """Terms that leave terminating pods out."""
+        self.owned = owned

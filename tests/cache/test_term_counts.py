@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from schedcache.cache import Snapshot, TermIndex
+from schedcache.cache import TermIndex
 from schedcache.cache.row_counts import RowCounts
 from schedcache.cache.terms import Ownership, PodTerm, owned_terms
 from schedcache.model import LabelSelector, Pod, Requirement
@@ -169,49 +169,3 @@ class TestOwnedTerms:
         shape = make_pod("o", anti_affinity={"app": "x"}).shape
         assert owned_terms(shape) is owned_terms(shape)
         assert owned_terms(make_pod("plain").shape) == ()
-
-
-def test_a_check_says_what_is_wrong_and_by_how_much():
-    cache = make_cache("n1", "n2")
-    cache.add_pod(make_pod("p", "n1", labels={"app": "a"}, anti_affinity={"app": "x"}))
-    snapshot: Snapshot = updated(cache)
-    index = snapshot.term_index
-    index.counts(PodTerm(None, APPS[0]))
-    assert index.check() == []
-    full, empty = (snapshot.columns.row_of[name] for name in ("n1", "n2"))
-    index._matched[PodTerm(None, APPS[0])].counts.add(empty, 2)
-    next(iter(index._owned.values())).counts.add(full, -1)
-    found = sorted(index.check())
-    told = [f"{full} has 0, a recount gives 1", f"{empty} has 2, a recount gives 0"]
-    assert [line.split(": row ")[1] for line in found] == told
-    assert found[0].startswith("owners of ")
-    assert found[1].startswith("pods that match ")
-
-
-def _placed(index):
-    return next(placed for shapes in index._placed.values() for placed in shapes.values())
-
-
-@pytest.mark.parametrize(
-    ("damage", "told"),
-    [
-        (lambda i: _placed(i).rows.update({0: 7}), "pods of a shape in "),
-        (lambda i: _placed(i).terminating.update({0: 1}), "terminating pods of a shape in "),
-        (lambda i: _placed(i).terms.clear(), "does not know the terms that match it"),
-        (lambda i: i._matched_file._drawers.clear(), "are misfiled"),
-        (lambda i: i._owned_file._drawers.clear(), "owned terms that match"),
-        (lambda i: setattr(_placed(i), "owned", ()), "does not know the terms that it owns"),
-        (lambda i: setattr(next(iter(i._owned.values())), "shapes", 5), "has 1 shapes, not 5"),
-        (lambda i: i._remembered.update(dict.fromkeys(i._remembered, ({}, ()))), "is out of date"),
-        (lambda i: i._placed.clear(), "are not known"),
-    ],
-)
-def test_a_check_sees_damage_before_it_shows_in_a_count(damage, told):
-    cache = make_cache("n1", "n2")
-    cache.add_pod(make_pod("p", "n1", labels={"app": "a"}, anti_affinity={"app": "x"}))
-    index = updated(cache).term_index
-    index.counts(PodTerm(None, APPS[0]))
-    index.owned_by_others(make_pod("asked", labels={"app": "x"}).shape, {})
-    assert index.check() == []
-    damage(index)
-    assert any(told in line for line in index.check())

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from schedcache.cache import Columns, SchedulerCache, Snapshot, TermIndex
 from schedcache.cache.row_counts import RowCounts
-from schedcache.cache.terms import OwnedTerm, Ownership, PodTerm, TermFile, owned_terms
+from schedcache.cache.terms import OwnedTerm, Ownership, PodTerm, owned_terms
 from schedcache.model import LabelSelector, Node, Pod, Requirement
 
 WEB = LabelSelector((Requirement("app", "In", ("web",)),))
@@ -131,7 +131,7 @@ def test_the_least_recently_used_term_is_dropped():
         index.counts(wanted)
     assert len(index) == 2
     assert list(index._matched) == [term(), other]
-    assert index._placed["default"].popitem()[1].terms == [index._matched[term()]]
+    assert index._placed["default"].shapes.popitem()[1].terms == [index._matched[term()]]
     assert index.counts(term()).tolist() == [1]
 
 
@@ -216,70 +216,6 @@ def test_a_pod_that_owns_a_term_twice_counts_twice():
     assert snapshot.term_index.check() == []
 
 
-def test_check_finds_a_wrong_count():
-    snapshot = Snapshot.build(
-        [make_pod("p1", "n1", {"app": "web"}, affinity=anti_affinity("app", "web"))], [make_node("n1")]
-    )
-    index = snapshot.term_index
-    index.counts(term())
-    (owned,) = index.owned_by_others(make_pod("new", "", {"app": "web"}).shape, {})
-    assert index.check() == []
-    index._matched[term()].counts.add(0, 1)
-    owned.counts.add(0, -1)
-    problems = index.check()
-    assert len(problems) == 2
-    assert "row 0 has 2, a recount gives 1" in problems[0]
-    assert "row 0 has 0, a recount gives 1" in problems[1]
-
-
-def test_check_finds_owners_that_are_not_known_and_tells_all_it_finds():
-    pods = [make_pod(f"p{i}", "n1", {"app": "web"}, affinity=anti_affinity("app", "web")) for i in range(2)]
-    snapshot = Snapshot.build(pods, [make_node("n1"), make_node("n2")])
-    index = snapshot.term_index
-    for wanted in (term(), term(DB)):
-        index.counts(wanted)
-        index._matched[wanted].counts.add(1, 5)
-    (placed,) = index._placed["default"].values()
-    placed.rows[1] = placed.terminating[1] = 3
-    (unknown,) = index._owned
-    kept = index._owned.pop(unknown)
-    index._owned[OwnedTerm(Ownership.PREFERRED, "zone", frozenset(["default"]), None, DB)] = kept
-    problems = "\n".join(index.check())
-    for found in (
-        f"pods that match {term()}: row 1 has 5, a recount gives 0",
-        f"pods that match {term(DB)}: row 1 has 5, a recount gives 0",
-        f"owners of {unknown}: row 0 has 0, a recount gives 2",
-        "row 0 has 2, a recount gives 0",
-        "pods of a shape in default with labels {'app': 'web'}: row 1 has 3, a recount gives 0",
-        "terminating pods of a shape in default with labels {'app': 'web'}: row 1 has 3, a recount gives 0",
-    ):
-        assert found in problems
-
-
-def test_check_finds_a_shape_that_nobody_has():
-    cache = SchedulerCache()
-    cache.add_node(make_node("n1"))
-    pod = make_pod("p", "n1", {"app": "web"})
-    cache.add_pod(pod)
-    snapshot = Snapshot()
-    cache.update_snapshot(snapshot)
-    snapshot.term_index.counts(term())
-    snapshot.term_index._placed["default"][make_pod("q", "n1", {"app": "db"}).shape] = snapshot.term_index._placed[
-        "default"
-    ][pod.shape]
-    (problem, other) = snapshot.term_index.check()
-    assert "labels {'app': 'db'}: row 0 has 1, a recount gives 0" in problem
-    assert "does not know the terms that match it" in other
-
-
-def test_check_finds_a_shape_that_is_not_known():
-    pods = [make_pod("p", "n1", {"app": "web"}), make_pod("q", "n1", {"app": "db"})]
-    index = Snapshot.build(pods, [make_node("n1")]).term_index
-    index.counts(term())
-    del index._placed["default"][pods[1].shape]
-    assert index.check() == ["pods of a shape in default are not known"]
-
-
 def test_a_snapshot_that_is_made_anew_answers_by_its_new_rows():
     cache, snapshot = SchedulerCache(), Snapshot()
     for name in ("n1", "n2"):
@@ -293,23 +229,6 @@ def test_a_snapshot_that_is_made_anew_answers_by_its_new_rows():
         cache.add_pod(make_pod(name, "n2", {"app": "web"}))
     cache.update_snapshot(snapshot)
     assert by_node(snapshot, term()) == {"n2": 2}
-
-
-def test_terms_are_filed_where_only_pods_that_can_match_look():
-    file = TermFile()
-    web_gold = LabelSelector((Requirement("app", "In", ("web",)), Requirement("tier", "In", ("gold",))))
-    several = LabelSelector((Requirement("app", "In", ("db", "db", "web")), Requirement("x", "Exists")))
-    unfiled = LabelSelector((Requirement("app", "NotIn", ("web",)),))
-    for name, selector in (("web", WEB), ("gold", web_gold), ("several", several), ("unfiled", unfiled)):
-        file.add(name, selector)
-    assert sorted(file.candidates({"app": "web"})) == ["several", "unfiled", "web"]
-    assert sorted(file.candidates({"tier": "gold"})) == ["gold", "unfiled"]
-    assert sorted(file.candidates({})) == ["unfiled"]
-    for name in ("web", "several", "gold", "unfiled"):
-        file.discard(name)
-    assert len(file) == 0
-    assert file._drawers == {}
-    assert list(file.candidates({"app": "web", "tier": "gold"})) == []
 
 
 @given(
