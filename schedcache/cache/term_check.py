@@ -50,6 +50,8 @@ class Recount:
             if placed is None:
                 yield f"pods of {_named(shape)} are not known"
                 continue
+            if shape not in self._rows:
+                yield f"{_named(shape)} is kept without pods"
             yield from _differences("pods of", shape, placed.rows, Counter(self._rows.get(shape)))
             terminating = Counter(self._terminating.get(shape))
             yield from _differences("terminating pods of", shape, placed.terminating, terminating)
@@ -92,9 +94,8 @@ class Recount:
         owning: Counter[Owned] = Counter()
         for shape in self._shapes:
             terms, placed = owned_terms(shape), self._placed.get(shape)
-            if shape in self._rows:
-                for term in terms:
-                    shapes_of.setdefault(term, []).append(shape)
+            for term in terms:
+                shapes_of.setdefault(term, []).append(shape)
             if placed is not None:
                 owning.update(placed.owned)
                 if [kept.get(term) for term in terms] != list(placed.owned):
@@ -103,9 +104,9 @@ class Recount:
         wrong = [owned for owned in kept.values() if owned.shapes != owning[owned]]
         yield from (f"{_named(owned.term)} has {owning[owned]} shapes, not {owned.shapes}" for owned in wrong)
         tally = _tally_of(self._rows, self._size)
-        for term in kept.keys() | shapes_of.keys():
+        for term, shapes in shapes_of.items():
             counts = kept[term].counts if term in kept else RowCounts()
-            yield from _count_differences("owners of", term, counts, tally(tuple(shapes_of.get(term, ()))))
+            yield from _count_differences("owners of", term, counts, tally(shapes))
 
 
 def check_remembered(remembered: Remembered, kept: Collection[Owned]) -> Iterator[str]:

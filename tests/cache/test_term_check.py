@@ -154,6 +154,10 @@ DAMAGE = {
         lambda i: i._matched[FAR_B].counts.add(900, 3),
         ["pods that match app In b in far: row 900 has 3, a recount gives none"],
     ),
+    "count beyond all rows, of many": (
+        lambda i: [i._matched[FAR_B].counts.add(row, 3) for row in range(100, 200)],
+        ["pods that match app In b in far: row 100 has 3, a recount gives none (99 more rows differ)"],
+    ),
     "count of owners": (
         lambda i: owned(i, 0).counts.add(0, -2),
         [f"owners of {TO_X}: row 0 has none, a recount gives 2"],
@@ -177,6 +181,7 @@ DAMAGE = {
     "a live term twice": (lambda i: placed(i).live_terms.append(i._matched[LIVE_A]), [KNOWN]),
     "a term not known": (lambda i: placed(i).terms.remove(i._matched[EVERY_A]), [KNOWN]),
     "a term that does not match": (lambda i: placed(i).terms.append(i._matched[FAR_B]), [KNOWN]),
+    "another term": (lambda i: placed(i).terms.__setitem__(0, i._matched[FAR_B]), [KNOWN]),
     "a term that is not kept": (
         lambda i: i._matched.pop(FAR_B),
         [
@@ -251,7 +256,10 @@ DAMAGE = {
     ),
     "a shape of nobody": (
         lambda i: i._placed["default"].add(ASKED, Placed((owned(i, 1),))),
-        ["a shape in default with labels {'app': 'x'} does not know the terms that match it"],
+        [
+            "a shape in default with labels {'app': 'x'} is kept without pods",
+            "a shape in default with labels {'app': 'x'} does not know the terms that match it",
+        ],
     ),
     "a shape missing from its drawer": (
         lambda i: by_app(i)["a"].clear(),
@@ -290,6 +298,9 @@ def test_what_is_kept_before_the_first_question(index):
     assert index.check() == ["something is kept though nobody has asked"]
     index._clear()
     assert index.check() == []
+    index._placed["far"] = ShapeFile()
+    assert index.check() == ["something is kept though nobody has asked"]
+    index._clear()
     index._owned_file.add("strange", B)
     assert index.check() == ["something is kept though nobody has asked"]
 
@@ -299,3 +310,10 @@ def test_all_that_is_wrong_is_told(index):
         index._matched[term].counts.add(1, 5)
     placed(index).rows[1] = placed(index).terminating[1] = 3
     assert len(index.check()) == 4
+
+
+def test_a_term_of_many_namespaces_is_told_in_short(index):
+    term = PodTerm(frozenset(f"team-{i}" for i in range(500)), A)
+    index.counts(term)
+    index._matched[term].counts.add(1, 1)
+    assert index.check() == ["pods that match app In a in 500 namespaces: row 1 has 1, a recount gives none"]

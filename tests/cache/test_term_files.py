@@ -74,9 +74,10 @@ def test_a_term_looks_only_at_the_shapes_that_can_match_it_when_it_comes_and_whe
         (watched(("app", ("a9",)), ("unit", ("far9",)), namespaces=None), 1),
         (watched(("app", ("missing",))), 0),
         (watched(("missing", ("a9",))), 0),
+        (watched(("app", ("a5", "a5"))), 1),
     ):
         assert index.counts(asked).tolist() == [expected]
-    assert looks == ["a7"] * 2 + ["a1", "a3"] * 2 + ["a9", "a9"] * 2 + ["a9"] * 2
+    assert looks == ["a7"] * 2 + ["a1", "a3"] * 2 + ["a9", "a9"] * 2 + ["a9"] * 2 + ["a5"]
     assert index.check() == []
 
 
@@ -98,6 +99,15 @@ def test_shapes_that_come_and_go_are_filed_by_the_keys_that_were_asked_about():
     cache.remove_pod(pods[1])
     updated(cache, snapshot)
     assert index._placed == {}
+
+
+def test_a_label_without_text_is_a_label():
+    shapes = [make_pod("p", labels=labels).shape for labels in ({"app": ""}, {})]
+    file = ShapeFile()
+    file.add(shapes[0], 1)
+    assert list(file.candidates(asking(("app", ("",))))) == [(shapes[0], 1)]
+    file.add(shapes[1], 2)
+    assert list(file.candidates(asking(("app", ("",))))) == [(shapes[0], 1)]
 
 
 def test_keys_that_no_shape_has_any_more_are_not_kept():
