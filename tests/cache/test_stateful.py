@@ -36,7 +36,11 @@ now_and_then = st.integers(0, 9).map(lambda i: i == 0)
 def pods(draw: st.DrawFn) -> Pod:
     uid = "" if draw(now_and_then) and draw(now_and_then) else draw(uids)
     node = "" if draw(now_and_then) else draw(node_names)
-    more = {**draw(st.sampled_from(SHAPES)), "version": draw(st.integers(1, 9)), "namespace": draw(st.sampled_from("ab"))}
+    more = {
+        **draw(st.sampled_from(SHAPES)),
+        "version": draw(st.integers(1, 9)),
+        "namespace": draw(st.sampled_from("ab")),
+    }
     return Pod.from_dict(pod_object(uid or "nameless", node, uid=uid, **more))
 
 

@@ -43,8 +43,8 @@ async def test_it_is_not_ready_meanwhile_and_loses_nothing(cluster, source, monk
         await wait_until(ready)
         await cluster.make_pods(PODS, requests={"cpu": "200m"})
         await cluster.wait_until_bound(20)
-        cluster.control_plane.stop_api_server()
         stopped = time.monotonic()
+        cluster.control_plane.stop_api_server()
         await wait_until(told, PATIENCE_SECONDS + 3)
         assert time.monotonic() - stopped >= PATIENCE_SECONDS
         await asyncio.sleep(1)
