@@ -15,8 +15,6 @@ from schedcache.cache.term_files import ShapeFile, TermFile
 from schedcache.cache.terms import Matched, Owned, OwnedTerm, Placed, PodTerm, owned_terms
 from schedcache.model import Pod, PodShape
 
-__all__ = ["Owned", "TermIndex"]
-
 # Counting a term anew takes some 20 us, keeping it up to 6 bytes a row; and all that match a shape go with each of its pods.
 _MAX_TERMS = 1024
 _MAX_IDLE = 100_000

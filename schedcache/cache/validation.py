@@ -20,7 +20,7 @@ from schedcache.model import Node, Pod
 
 _BRIEF = Repr()
 _BRIEF.maxdict = _BRIEF.maxset = _BRIEF.maxlist = 8
-_BRIEF.maxstring = 100
+_BRIEF.maxstring = 200
 _BRIEF.maxother = 200
 
 

@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from schedcache.cache import Snapshot
 from schedcache.cache.row_counts import Counts
-from schedcache.cache.term_index import Owned
-from schedcache.cache.terms import OwnedTerm, Ownership, PodTerm, owned_terms
+from schedcache.cache.terms import Owned, OwnedTerm, Ownership, PodTerm, owned_terms
 from schedcache.config.plugin_args import InterPodAffinityArgs
 from schedcache.framework.filtering import failing
 from schedcache.framework.handle import Handle
