@@ -76,11 +76,10 @@ class ImageStates:
 
 
 def _renewed(state: ImageState, shown: Mapping[str, ImageStateSummary]) -> bool:
-    """Bring a record's summary up to date. Returns whether known nodes show another one now; `shown`: what one of them did."""
-    before = shown.get(state.name, state.summary)
+    """Bring a record's summary up to date. Returns whether known nodes show another one now; `shown`: what the changed one did."""
     if state.summary.num_nodes != len(state.nodes):
         state.summary = ImageStateSummary(state.size, len(state.nodes))
-    return bool(state.nodes) and state.summary != before
+    return bool(state.nodes) and state.summary != shown.get(state.name)
 
 
 def summaries(refs: ImageRefs) -> Mapping[str, ImageStateSummary]:

@@ -312,7 +312,7 @@ class SchedulerCache:
                 if snapshot.half_updated:
                     raise SnapshotInUseError("an update of the snapshot in pieces is not done")
                 changes = self._entries.changes(snapshot)
-                if changes.anew or changes.infos or changes.removed or changes.order is not None or snapshot.assumed:
+                if changes.anew or changes.infos or changes.order is not None or snapshot.assumed:
                     snapshot.apply(changes)
                 run(lambda: check_snapshot(self._entries, snapshot))
 

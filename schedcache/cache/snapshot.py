@@ -193,10 +193,9 @@ class Snapshot:
 
     def apply(self, changes: SnapshotChanges) -> None:
         """Take over what the cache found changed. Raises InconsistentSnapshotError."""
-        self._update = changes
+        self._update = None
         for _ in self._apply(changes, len(changes.infos) + 1):
             pass
-        self._update = None
 
     def apply_in_pieces(self, changes: SnapshotChanges, size: int) -> Iterator[None]:
         """The same, pausing at first and after every `size` nodes; the snapshot is of no use before the last piece is done.

@@ -233,6 +233,10 @@ SNAPSHOT_DAMAGE = {
         "generation of n1 in the snapshot: expected ",
         lambda s: s.node_info_map.__setitem__("n1", s.get("n2")),
     ),
+    "object in the list": (
+        "n1 shown in the list: does not hold",
+        lambda s: s.node_info_list.__setitem__(0, s.get("n1").copy()),
+    ),
     "thawed object": ("n1 frozen: does not hold", lambda s: setattr(s.get("n1"), "frozen", False)),
     "stale list": (
         "node_info_list: expected ['n1', 'n2'], found ['n1']",

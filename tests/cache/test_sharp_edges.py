@@ -104,6 +104,7 @@ def test_e_a_ghost_shows_records_that_were_given_up_as_empty():
     assert cache.dump().nodes["n1"].image_states["a:1"].num_nodes == 0
     assert cache.dump().nodes["n2"].image_states["a:1"].num_nodes == 1
     assert ghost.image_states["a:1"].num_nodes == 1
+    assert cache.dump().nodes["n1"] is cache.dump().nodes["n1"] is cache.nodes["n1"]
 
 
 def test_f_a_claim_is_used_while_a_listed_node_uses_it():
@@ -144,8 +145,10 @@ class TestGAnUpdateFromOneUIDToAnother:
     def test_unassigned_is_the_deletion_alone(self):
         cache = make_cache("n1")
         cache.add_pod(make_pod("web", "n1", uid="u1"))
-        cache.update_pod(make_pod("web", "n1", uid="u1"), make_pod("web", uid="u2"))
+        cache.update_pod(make_pod("web", "n1", uid="u1"), make_pod("web", uid="u2", version=5))
         assert cache.pod_count() == 0
+        (story,) = [s for s in cache.stories.of(uid="u1") if s.operation != "add_pod"]
+        assert (story.operation, story.node, story.cause) == ("remove_pod", "n1", "5")
         assert uids(cache.nodes["n1"]) == []
 
     @pytest.mark.parametrize("assumed_on", ["n1", "n2"])
@@ -192,7 +195,7 @@ def test_an_entry_that_is_missing_is_told_and_not_made_up(method):
     cache.assume_pod(pod)
     cache.validate = False
     del cache.nodes["n1"]
-    with pytest.raises(PodNotOnNodeError, match=r"uid-a \(default/a\) is cached on node 'n1'"):
+    with pytest.raises(PodNotOnNodeError, match=r"uid-a \(default/a\) is cached on node 'n1', which has no entry$"):
         getattr(cache, method)(pod)
     assert "n1" not in cache.nodes
 

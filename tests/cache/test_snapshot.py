@@ -9,6 +9,7 @@ from schedcache.cache import (
     NoUIDError,
     PodNotOnNodeError,
     Snapshot,
+    SnapshotInUseError,
     UnknownNodeError,
 )
 from tests.cache.support import make_cache, make_node, make_pod, names, uids, updated
@@ -203,6 +204,25 @@ class TestUpdate:
             pass
         assert names(snapshot.node_info_list) == [f"n{i}" for i in range(10) if i != 5]
         assert uids(snapshot.get("n3")) == []
+
+    def test_in_pieces_and_not_done_takes_no_pods_and_gives_way_to_another_update(self):
+        cache = make_cache("n1", "n2")
+        snapshot = Snapshot()
+        half = cache.update_snapshot_in_pieces(snapshot, size=1)
+        assert not snapshot.half_updated
+        next(half)
+        assert snapshot.half_updated
+        message = "an update of the snapshot in pieces is not done$"
+        with pytest.raises(SnapshotInUseError, match="^pod uid-a .*: " + message):
+            snapshot.assume(make_pod("a", "n1"))
+        with pytest.raises(SnapshotInUseError, match="^" + message):
+            cache.check(snapshot)
+        cache.update_snapshot(snapshot)
+        assert not snapshot.half_updated
+        with pytest.raises(SnapshotInUseError, match=r"^another update of the snapshot has come between two pieces"):
+            next(half)
+        snapshot.assume(make_pod("a", "n1"))
+        assert names(snapshot.node_info_list) == ["n1", "n2"]
 
     @pytest.mark.parametrize("pieces", [1, 2, 3])
     def test_left_half_done_takes_everything_anew(self, pieces):

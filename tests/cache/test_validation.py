@@ -5,6 +5,7 @@ import re
 import pytest
 
 from schedcache.cache import CacheCorruptedError, SchedulerCache, Snapshot, Stories
+from schedcache.cache.validation import check_snapshot
 from tests.cache.damage import CACHE_DAMAGE, SNAPSHOT_DAMAGE, furnished, row_of_n1
 from tests.cache.support import make_cache, make_node, make_pod, updated
 
@@ -86,9 +87,18 @@ def test_a_snapshot_is_brought_up_to_date_for_a_check():
 def test_pods_assumed_in_a_snapshot_do_not_outlive_its_update():
     cache, snapshot = furnished()
     snapshot.forget_all = lambda: None
-    snapshot.assume(make_pod("thought", "n2"))
-    with pytest.raises(CacheCorruptedError, match=r"generation of n2|pods assumed in the snapshot alone"):
+    snapshot._assumed["uid-thought"] = make_pod("thought", "n2")
+    with pytest.raises(
+        CacheCorruptedError, match=r"^pods assumed in the snapshot alone: expected {}, found {'uid-thought'"
+    ):
         cache.update_snapshot(snapshot)
+
+
+def test_an_updated_snapshot_is_as_new_as_the_newest_node():
+    cache, snapshot = furnished()
+    snapshot.generation = 1
+    with pytest.raises(CacheCorruptedError, match=r"^the snapshot is of generation \d+ or later: does not hold$"):
+        check_snapshot(cache._entries, snapshot)
 
 
 def test_an_update_in_pieces_is_validated_where_asked_to():
@@ -251,6 +261,7 @@ class TestLargeClusters:
 
 
 def test_nothing_is_validated_otherwise():
+    assert SchedulerCache().validate is False
     cache, _ = furnished()
     cache.validate = False
     cache.pod_states["uid-early"].deadline = 7.0
