@@ -317,3 +317,26 @@ def test_a_term_of_many_namespaces_is_told_in_short(index):
     index.counts(term)
     index._matched[term].counts.add(1, 1)
     assert index.check() == ["pods that match app In a in 500 namespaces: row 1 has 1, a recount gives none"]
+
+
+def test_a_term_is_told_with_all_it_asks_for(index):
+    asked = (Requirement("app", "In", ("a", "b")), Requirement("tier", "Exists", ()))
+    for count, told in ((3, "team-0|team-1|team-2"), (4, "4 namespaces")):
+        term = PodTerm(frozenset(f"team-{i}" for i in range(count)), LabelSelector(asked))
+        index.counts(term)
+        index._matched[term].counts.add(1, 1)
+        expected = f"pods that match app In a|b, tier Exists in {told}: row 1 has 1, a recount gives none"
+        assert index.check() == [expected]
+        index._matched[term].counts.add(1, -1)
+
+
+def test_what_is_remembered_goes_by_the_labels_of_the_namespace():
+    cache = make_cache("n1")
+    about_teams = {"topologyKey": "zone", "labelSelector": {}, "namespaceSelector": {"matchLabels": {"team": "x"}}}
+    cache.add_pod(make_pod("p", "n1", spec={"affinity": {"podAntiAffinity": {REQUIRED: [about_teams]}}}))
+    index = updated(cache).term_index
+    shape = make_pod("q", namespace="other").shape
+    assert len(index.owned_by_others(shape, {"team": "x"})) == 1
+    assert index.check() == []
+    assert index.owned_by_others(shape, {"team": "y"}) == ()
+    assert index.check() == []
