@@ -257,7 +257,7 @@ class Columns:
             for row in self.row_of.values():
                 node = self.infos[row].node
                 column.set(row, node.labels.get(key) if node is not None else None)
-        elif len(self._labels) >= _MAX_LABEL_KEYS:
+        else:
             self._labels[key] = self._labels.pop(key)  # the least recently used goes first
         return column
 

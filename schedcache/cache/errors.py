@@ -82,7 +82,7 @@ class UnknownNodeError(CacheError):
 
 
 class InconsistentSnapshotError(CacheError):
-    """Snapshot and node tree disagreed, and this cycle should fail.
+    """Snapshot and node tree disagreed, or the snapshot could not be updated, and this cycle should fail.
 
     The snapshot has been rebuilt and is sound; after an update in pieces its next update does that.
     """

@@ -27,7 +27,7 @@ from schedcache.cache.node_entries import NodeEntries
 from schedcache.cache.node_info import NodeInfo
 from schedcache.cache.node_tree import NodeTree
 from schedcache.cache.pod_state import PodState
-from schedcache.cache.snapshot import Snapshot
+from schedcache.cache.snapshot import Snapshot, SnapshotChanges
 from schedcache.cache.stories import PROCESS_STORIES, Stories
 from schedcache.cache.validation import (
     check_entries,
@@ -55,7 +55,7 @@ class SchedulerCache:
     """kube-scheduler 1.34's scheduler cache (the last with FinishBinding and a time to live).
 
     `ttl` in seconds: how long an assumed pod is kept after its binding finished without being confirmed, 0 = for ever.
-    Nothing expires by itself: see `expired_pods`. `clock` gives seconds. `validate` recomputes and compares everything
+    Nothing expires by itself: see `expired_pods`. `clock` gives seconds, monotonic. `validate` recomputes and compares everything
     after each call (see `Validator` for large clusters) and raises CacheCorruptedError on a difference, or hands it to
     `on_corruption`, which must not call the cache: then no call is cut short, and the next difference is told after a `reset`.
 
@@ -77,7 +77,7 @@ class SchedulerCache:
     ) -> None:
         if not 0 <= ttl < math.inf:
             raise ValueError(f"ttl: expected seconds, 0 for ever, not {ttl!r}")
-        self.ttl = ttl
+        self._ttl = ttl
         self.validate = validate
         self.stories = stories
         self.pod_states: dict[str, PodState] = {}
@@ -87,6 +87,10 @@ class SchedulerCache:
         self._lock = threading.Lock()
         self._entries = NodeEntries()
         self._validator = Validator(clock, on_corruption)
+
+    @property
+    def ttl(self) -> float:
+        return self._ttl
 
     @property
     def nodes(self) -> OrderedDict[str, NodeInfo]:
@@ -228,7 +232,9 @@ class SchedulerCache:
             for pod in expired:
                 self._entries.holder(pod)
             for pod in expired:
-                self._drop("expire_pod", pod, "")
+                self._drop("expire_pod", pod, "", more=True)
+            if expired and self.validate:
+                self._validate(*{pod.node_name for pod in expired})
             return expired
 
     def add_node(self, node: Node, cause: str = "") -> None:
@@ -267,36 +273,32 @@ class SchedulerCache:
     def update_snapshot(self, snapshot: Snapshot) -> None:
         """Bring a snapshot up to date; costs time in proportion to the nodes changed since it last was.
 
-        Raises InconsistentSnapshotError when it disagreed with the node tree; it has been rebuilt by then.
+        Raises InconsistentSnapshotError when it disagreed with the node tree or could not be updated; it has been rebuilt by then.
         """
         with self._lock:
-            try:
-                snapshot.apply(self._entries.changes(snapshot))
-            except Exception as error:
-                self._entries.refile()
-                snapshot.epoch = None
-                snapshot.apply(self._entries.changes(snapshot))
-                if isinstance(error, InconsistentSnapshotError):
-                    raise
-                what = f"the snapshot could not be updated: {type(error).__name__}: {error}"
-                raise InconsistentSnapshotError(what) from error
+            self._apply(self._entries.changes(snapshot), snapshot)
             if self.validate:
                 self._validator.after("update_snapshot", lambda: check_snapshot(self._entries, snapshot))
 
     def update_snapshot_in_pieces(self, snapshot: Snapshot, size: int = 200) -> Iterator[None]:
         """The same for a reader that may not stop the loop: the moment is that of the first piece, each then takes `size` nodes.
 
-        The snapshot is of no use before the iterator is exhausted. Raises InconsistentSnapshotError at its end, and
-        SnapshotInUseError where the snapshot was updated otherwise between two pieces.
+        The snapshot is of no use before the iterator is exhausted. Raises ValueError for a size below 1,
+        InconsistentSnapshotError where the snapshot is to be rebuilt, which its next update does, and SnapshotInUseError where it
+        was updated otherwise between two pieces.
         """
+        if size < 1:
+            raise ValueError(f"size: expected nodes a piece, not {size}")
         with self._lock:
             changes = self._entries.changes(snapshot)
         try:
             yield from snapshot.apply_in_pieces(changes, size)
-        except InconsistentSnapshotError:
+        except SnapshotInUseError:
+            raise
+        except Exception as error:
             with self._lock:
                 self._entries.refile()
-            raise
+            raise _inconsistent(error) from error
         if self.validate:
             with self._lock:
                 self._validator.after("update_snapshot_in_pieces", lambda: check_snapshot_itself(snapshot))
@@ -304,7 +306,7 @@ class SchedulerCache:
     def check(self, snapshot: Snapshot | None = None) -> None:
         """Recompute and compare everything now; a snapshot is brought up to date first.
 
-        Raises CacheCorruptedError, InconsistentSnapshotError, and SnapshotInUseError where an update in pieces is not done.
+        Raises CacheCorruptedError, what `update_snapshot` does, and SnapshotInUseError where an update in pieces is not done.
         """
         with self._lock:
             run(self._check)
@@ -312,8 +314,9 @@ class SchedulerCache:
                 if snapshot.half_updated:
                     raise SnapshotInUseError("an update of the snapshot in pieces is not done")
                 changes = self._entries.changes(snapshot)
-                if changes.anew or changes.infos or changes.order is not None or snapshot.assumed:
-                    snapshot.apply(changes)
+                behind = changes.generation != snapshot.generation or changes.order is not None
+                if behind or changes.anew or snapshot.assumed:
+                    self._apply(changes, snapshot)
                 run(lambda: check_snapshot(self._entries, snapshot))
 
     def dump(self) -> Dump:
@@ -340,6 +343,15 @@ class SchedulerCache:
                 self._validator.start_over()
                 self._validator.after("reset", self._check)
 
+    def _apply(self, changes: SnapshotChanges, snapshot: Snapshot) -> None:
+        """Raises InconsistentSnapshotError where the snapshot had to be rebuilt."""
+        try:
+            snapshot.apply(changes)
+        except Exception as error:
+            self._entries.refile()
+            snapshot.apply(self._entries.changes(snapshot))
+            raise _inconsistent(error) from error
+
     def _known(self, pod: Pod) -> PodState:
         state = self.pod_states.get(_uid(pod))
         if state is None:
@@ -361,7 +373,7 @@ class SchedulerCache:
         if not new.node_name:
             self._drop("remove_pod", old, cause)
             return
-        left = known.pod.node_name if known is not None else ""
+        left = self._entries.holder(known.pod).name if known is not None else ""
         self._drop("remove_pod", old, cause, more=True)
         if known is not None:
             info = self._entries.replace(known.pod, new)
@@ -390,6 +402,12 @@ class SchedulerCache:
             info = self._entries.nodes.get(name)
             if info is not None:
                 check_node(self._entries, self.pod_states, info)
+
+
+def _inconsistent(error: Exception) -> InconsistentSnapshotError:
+    if isinstance(error, InconsistentSnapshotError):
+        return error
+    return InconsistentSnapshotError(f"the snapshot could not be updated: {type(error).__name__}: {error}")
 
 
 def _uid(pod: Pod) -> str:

@@ -193,9 +193,10 @@ class Snapshot:
 
     def apply(self, changes: SnapshotChanges) -> None:
         """Take over what the cache found changed. Raises InconsistentSnapshotError."""
-        self._update = None
+        self._update = changes
         for _ in self._apply(changes, len(changes.infos) + 1):
             pass
+        self._update = None
 
     def apply_in_pieces(self, changes: SnapshotChanges, size: int) -> Iterator[None]:
         """The same, pausing at first and after every `size` nodes; the snapshot is of no use before the last piece is done.
@@ -212,10 +213,10 @@ class Snapshot:
 
     def _apply(self, changes: SnapshotChanges, size: int) -> Iterator[None]:
         yield
+        self.epoch = None
         if changes.anew:
             self._start_over()
         self.forget_all()
-        self.epoch = None
         for name in changes.removed:
             self._remove(name)
         for i, info in enumerate(changes.infos, 1):
@@ -236,10 +237,9 @@ class Snapshot:
 
     def _start_over(self) -> None:
         """Keep nothing, not even rows: what the cache gave up for a rebuild may have been wrong here as well."""
-        if self.node_info_map:
+        if self.columns.rows or self._claims or self.node_info_map:
             self.columns = Columns()
             self.term_index = TermIndex(self.columns)
-            self._list = None
             for kept in (
                 self.node_info_map,
                 self._claims,

@@ -66,8 +66,8 @@ def check_pod_states(
         if not state.binding_finished or not ttl:
             expect(f"deadline of pod {uid}, which does not expire", None, state.deadline)
         else:
-            require(f"pod {uid} expires in {ttl} s at the latest", state.deadline is not None)
-            require(f"pod {uid} expires in {ttl} s at the latest", (state.deadline or now) <= now + ttl)
+            in_time = state.deadline is not None and state.deadline <= now + ttl
+            require(f"pod {uid} expires in {ttl} s at the latest", in_time)
 
 
 def check_snapshot(entries: NodeEntries, snapshot: Snapshot) -> None:

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 from schedcache.cache.errors import CacheCorruptedError
 
-_SECONDS_PER_CALL = 0.02
+_SECONDS_PER_CALL = 0.005
+_MOST_CALLS = 1_000
 
 Check = Callable[[], None]
 """Raises CacheCorruptedError where it finds a difference."""
@@ -24,9 +25,9 @@ def run(check: Check) -> None:
 class Validator:
     """Has checks made after each call, as thoroughly as time allows.
 
-    Everything is checked after each call where that takes up to 20 ms. Where it takes longer, so many calls of that kind pass
-    before the next such check that it comes to 20 ms a call, and after those only what they changed is checked. `clock` gives
-    seconds.
+    Everything is checked after each call where that takes up to 5 ms. Where it takes longer, so many calls of that kind pass before
+    the next such check that it comes to 5 ms a call (1,000 at the most), and after those only what they changed is checked. `clock`
+    gives seconds, monotonic; by one that stands still meanwhile everything is checked each time.
 
     `report` None: a difference is raised from the call, which has done its work by then. Otherwise it is reported once, and
     nothing more is checked until `start_over`: who was told will rebuild.
@@ -46,7 +47,8 @@ class Validator:
             if not self._calls_left[call]:
                 started = self._clock()
                 run(everything)
-                self._calls_left[call] = int((self._clock() - started) / _SECONDS_PER_CALL)
+                calls = int((self._clock() - started) / _SECONDS_PER_CALL)
+                self._calls_left[call] = max(0, min(calls, _MOST_CALLS))
             else:
                 self._calls_left[call] -= 1
                 if changed is not None:

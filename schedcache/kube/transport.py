@@ -116,6 +116,8 @@ class Transport:
         if self._session is not None:
             await self._session.close()
             self._session = None
+        # Connections that were given up in the middle of an answer are closed one turn of the loop later.
+        await asyncio.sleep(0)
 
     async def get(
         self,

@@ -116,7 +116,7 @@ CACHE_DAMAGE = {
     ),
     "deadline too late": (
         "pod uid-b expires in 30.0 s at the latest: does not hold",
-        lambda c: (c.finish_binding(make_pod("b", "n2")), setattr(c.pod_states["uid-b"], "deadline", 1e18)),
+        lambda c: (c.finish_binding(make_pod("b", "n2")), setattr(c.pod_states["uid-b"], "deadline", c._clock() + 31)),
     ),
     "deadline missing": (
         "pod uid-b expires in 30.0 s at the latest: does not hold",

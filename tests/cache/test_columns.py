@@ -262,6 +262,13 @@ class TestLabels:
         columns.label_ids("d")
         assert columns.label_keys == ["b", "d"], "the least recently used goes"
 
+    def test_use_counts_before_the_bound_is_reached(self, monkeypatch):
+        monkeypatch.setattr(columns_module, "_MAX_LABEL_KEYS", 3)
+        columns = updated(make_cache("n1")).columns
+        for key in ("a", "b", "a", "c", "d"):
+            columns.label_ids(key)
+        assert columns.label_keys == ["a", "c", "d"]
+
     def test_values_that_died_out_are_dropped(self, monkeypatch):
         monkeypatch.setattr(interning, "_SLACK", 4)
         cache = make_cache("n1", "n2")

@@ -200,6 +200,8 @@ def test_a_pod_that_comes_in_another_namespace_takes_its_claims_along():
 
 @pytest.mark.parametrize("ttl", [-1, float("nan"), float("inf")])
 def test_a_time_to_live_is_a_number_of_seconds(ttl):
+    with pytest.raises(AttributeError):
+        SchedulerCache().ttl = ttl
     with pytest.raises(ValueError, match="ttl: expected seconds, 0 for ever, not"):
         SchedulerCache(ttl)
 
@@ -208,7 +210,7 @@ def test_a_time_to_live_is_a_number_of_seconds(ttl):
 def test_a_node_without_name_is_refused(method):
     cache = make_cache()
     nameless = msgspec.structs.replace(make_node("n1"), name="")
-    with pytest.raises(NoNodeNameError):
+    with pytest.raises(NoNodeNameError, match=r"^a node without name, so no pod can be on it$"):
         cache.add_node(nameless) if method == "add_node" else cache.update_node(None, nameless)
     assert (cache.node_count(), len(cache.node_tree)) == (0, 0)
 

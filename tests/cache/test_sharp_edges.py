@@ -325,6 +325,13 @@ class TestAContradictionInside:
             cache.finish_binding(make_pod("a", "n1"))
         assert not cache.pod_states["uid-a"].binding_finished
 
+    def test_removes_no_predecessor(self, cache):
+        cache.add_pod(make_pod("web", "n2", uid="u1"))
+        _lost(cache)
+        with pytest.raises(PodNotOnNodeError):
+            cache.update_pod(make_pod("web", "n2", uid="u1"), make_pod("web", "n1", uid="uid-a"))
+        assert uids(cache.nodes["n2"]) == ["u1"]
+
     def test_cleans_up_nothing(self, cache):
         cache.assume_pod(make_pod("b", "n1"))
         for name in "ba":

@@ -125,6 +125,10 @@ class TestWhatIf:
         assert {name: snapshot.get(name) for name in ("n1", "n2")} == before
         assert not snapshot.used_pvcs
         assert snapshot.columns.pod_count.sum() == 0
+        for end in (snapshot.forget_all, lambda: snapshot.forget(pods[0])):
+            snapshot.assume(pods[0])
+            end()
+            assert snapshot.get("n1") is before["n1"]
 
     def test_ends_with_the_next_update(self):
         cache = make_cache("n1", "n2")
@@ -289,6 +293,36 @@ class TestUpdate:
         with pytest.raises(InconsistentSnapshotError, match=r"could not be updated: KeyError: 'n2'"):
             cache.update_snapshot(snapshot)
         assert names(snapshot.node_info_list) == ["n1"]
+        cache.check(snapshot)
+
+    def test_in_pieces_that_trips_over_damage_fails_and_the_next_one_makes_it_anew(self):
+        cache = make_cache("n1", "n2")
+        snapshot = updated(cache)
+        snapshot.assume(make_pod("thought", "n1", requests={"x.io/y": "1"}))
+        snapshot.columns.resource_index.pop("x.io/y")
+        cache.add_pod(make_pod("a", "n2"))
+        with pytest.raises(InconsistentSnapshotError, match=r"could not be updated: KeyError: 'x.io/y'"):
+            list(cache.update_snapshot_in_pieces(snapshot))
+        assert uids(updated(cache, snapshot).get("n1")) == []
+        cache.check(snapshot)
+
+    @pytest.mark.parametrize("size", [0, -1])
+    def test_in_pieces_needs_a_size(self, size):
+        with pytest.raises(ValueError, match="size: expected nodes a piece, not"):
+            next(make_cache("n1").update_snapshot_in_pieces(Snapshot(), size))
+
+    def test_of_a_snapshot_that_was_built_keeps_nothing_of_it(self):
+        snapshot = Snapshot.build([make_pod("a", "n9", claims=["c"])], [])
+        assert not updated(make_cache("n1"), snapshot).used_pvcs
+
+    def test_that_finds_no_nodes_in_a_snapshot_of_some_makes_its_rows_anew(self):
+        cache = make_cache("n1", "n2")
+        snapshot = updated(cache)
+        snapshot.node_info_map.clear()
+        cache.remove_node(make_node("n2"))
+        with pytest.raises(InconsistentSnapshotError):
+            cache.update_snapshot(snapshot)
+        assert list(snapshot.columns.row_of) == ["n1"]
         cache.check(snapshot)
 
     def test_the_list_of_nodes_stays_the_same_object_while_no_node_comes_or_goes(self):

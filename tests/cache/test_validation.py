@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from schedcache.cache import CacheCorruptedError, SchedulerCache, Snapshot, Stories
+from schedcache.cache import CacheCorruptedError, ClusterObjects, SchedulerCache, Snapshot, Stories
 from schedcache.cache.validation import check_snapshot
+from schedcache.model.objects import Service
 from tests.cache.damage import CACHE_DAMAGE, SNAPSHOT_DAMAGE, furnished, row_of_n1
 from tests.cache.support import make_cache, make_node, make_pod, updated
 
@@ -82,6 +83,35 @@ def test_a_snapshot_is_brought_up_to_date_for_a_check():
     snapshot.assume(make_pod("b", "n1"))
     cache.check(snapshot)
     assert not snapshot.assumed
+    cache.add_pod(make_pod("early", "n9"))
+    cache.check(snapshot)
+    cache.remove_node(make_node("n1"))
+    cache.remove_pod(make_pod("a", "n1"))
+    cache.check(snapshot)
+    assert snapshot.num_nodes == 0
+
+
+def test_a_check_that_trips_over_damage_has_found_it():
+    cache, _ = furnished()
+    cache.pod_states["uid-a"].pod = None
+    with pytest.raises(CacheCorruptedError, match="the check fails: AttributeError"):
+        cache.check()
+    objects = ClusterObjects()
+    objects.add("Service", Service(name="s", namespace="a"))
+    objects._stores["Service"]._indexes.clear()
+    with pytest.raises(CacheCorruptedError, match="the check fails: KeyError"):
+        objects.check()
+
+
+def test_a_clean_up_is_validated_when_it_is_done():
+    cache, _ = furnished()
+    cache.assume_pod(make_pod("c", "n2"))
+    for name in "bc":
+        cache.finish_binding(make_pod(name, "n2"))
+    cache.pod_states["uid-early"].deadline = 7.0
+    with pytest.raises(CacheCorruptedError, match="deadline of confirmed pod uid-early"):
+        cache.cleanup_expired(cache._clock() + 31)
+    assert not cache.assumed_pods
 
 
 def test_pods_assumed_in_a_snapshot_do_not_outlive_its_update():
@@ -176,13 +206,13 @@ def _move(cache, name, claimed):
 
 
 class Slow:
-    """A clock by which each look at it takes time, so that a check of everything takes 70 ms."""
+    """A clock by which each look at it takes time, so that a check of everything takes the time of three calls."""
 
     def __init__(self):
         self.now = 0.0
 
     def __call__(self):
-        self.now += 0.035
+        self.now += 0.0085
         return self.now
 
 
