@@ -202,6 +202,7 @@ class TestUpdate:
         cache.remove_pod(make_pod("a", "n3"))
         cache.remove_node(make_node("n5"))
         assert sum(1 for _ in pieces) == 2
+        assert not snapshot.half_updated
         assert names(snapshot.node_info_list) == [f"n{i}" for i in range(10)]
         assert uids(snapshot.get("n3")) == ["uid-a"]
         for _ in cache.update_snapshot_in_pieces(snapshot, size=4):
