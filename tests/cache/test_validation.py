@@ -296,4 +296,6 @@ def test_nothing_is_validated_otherwise():
     cache.validate = False
     cache.pod_states["uid-early"].deadline = 7.0
     cache.assume_pod(make_pod("x", "n1"))
+    cache.finish_binding(make_pod("x", "n1"))
+    assert len(cache.cleanup_expired(cache._clock() + 31)) == 1
     cache.reset()
