@@ -163,7 +163,12 @@ class Transport:
         async with response:
             if not done(response.status):
                 raise refusal_of("GET", path, response, await response.read())
-            yield response.content
+            try:
+                yield response.content
+            finally:
+                # A watch is left before its end. Closed politely, the connection would stay until the server says goodbye.
+                if response.connection is not None and response.connection.transport is not None:
+                    response.connection.transport.abort()
 
     async def _retry_throttled(self, ask: Callable[[], Awaitable[bytes]]) -> bytes:
         tries = 1
