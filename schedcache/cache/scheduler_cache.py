@@ -295,7 +295,7 @@ class SchedulerCache:
             yield from snapshot.apply_in_pieces(changes, size)
         except SnapshotInUseError:
             raise
-        except Exception as error:
+        except Exception as error:  # whatever damage does to the update, the snapshot is not to be relied on
             with self._lock:
                 self._entries.refile()
             raise _inconsistent(error) from error
@@ -347,7 +347,7 @@ class SchedulerCache:
         """Raises InconsistentSnapshotError where the snapshot had to be rebuilt."""
         try:
             snapshot.apply(changes)
-        except Exception as error:
+        except Exception as error:  # as in update_snapshot_in_pieces
             self._entries.refile()
             snapshot.apply(self._entries.changes(snapshot))
             raise _inconsistent(error) from error

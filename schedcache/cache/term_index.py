@@ -120,7 +120,7 @@ class TermIndex:
             if placed is None:
                 placed = by_shape[shape] = self._new_shape(shape)
             placed.rows[row] = placed.rows.get(row, 0) + 1
-            if pod.deletion_timestamp:
+            if pod.terminating:
                 placed.terminating[row] = placed.terminating.get(row, 0) + 1
         for placed in by_shape.values():
             for owned in placed.owned:

@@ -18,7 +18,7 @@ def run(check: Check) -> None:
         check()
     except CacheCorruptedError:
         raise
-    except Exception as error:
+    except Exception as error:  # damage may make a check fail in any way
         raise CacheCorruptedError(f"the check fails: {type(error).__name__}: {error}") from error
 
 

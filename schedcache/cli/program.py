@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 from prometheus_client import CollectorRegistry
 
-from schedcache.cache import ClusterObjects, SchedulerCache
+from schedcache.cache import CacheCorruptedError, ClusterObjects, SchedulerCache
 from schedcache.cli.idle import Nobody
 from schedcache.cli.plugins import watched_kinds
 from schedcache.cli.settings import Settings
@@ -134,7 +134,11 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
         writers = () if settings.observe else _writers(transport, settings)
         recorder, status_writer = writers or (Nobody(), Nobody())
         pods, plugins = PodStore(), installed_registry()
-        objects = ClusterObjects(settings.validate, lambda error: scheduler.state.contradicted("validation", error))
+
+        def contradicted(error: CacheCorruptedError) -> None:
+            scheduler.state.contradicted("validation", error)
+
+        objects = ClusterObjects(validate=settings.validate, on_corruption=contradicted)
         frameworks, queue = make_profiles(
             settings.profiles,
             plugins,
@@ -149,11 +153,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
             queue_metrics=metrics,
         )
         scheduler = Scheduler(
-            cache=SchedulerCache(
-                ttl=settings.assumed_pod_ttl,
-                validate=settings.validate,
-                on_corruption=lambda error: scheduler.state.contradicted("validation", error),
-            ),
+            cache=SchedulerCache(settings.assumed_pod_ttl, validate=settings.validate, on_corruption=contradicted),
             queue=queue,
             pods=pods,
             objects=objects,

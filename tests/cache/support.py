@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+
 from schedcache.cache import NodeInfo, SchedulerCache, Snapshot, Stories
 from schedcache.model import Node, Pod
 from schedcache.testing.builders import node_object, pod_object
@@ -28,6 +31,20 @@ def updated(cache: SchedulerCache, snapshot: Snapshot | None = None) -> Snapshot
     snapshot = snapshot or Snapshot()
     cache.update_snapshot(snapshot)
     return snapshot
+
+
+def run_histories(machine: type[RuleBasedStateMachine], histories: int) -> None:
+    """Random histories of 50 steps each, the same ones every time."""
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=histories,
+            stateful_step_count=50,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
 
 
 def names(infos: list[NodeInfo]) -> list[str]:

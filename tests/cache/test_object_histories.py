@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from schedcache.cache import CacheError, ClusterObjects
 from schedcache.cache.cluster_objects import CLAIM, NAMESPACE, STORAGE_CLASS
 from schedcache.model.storage import ClaimRef, PersistentVolume
+from tests.cache.support import run_histories
 
 PV = "PersistentVolume"
 CLASSES = ["fast", "slow"]
@@ -120,14 +120,5 @@ def same(found: Any, expected: Any) -> bool:
 
 def test_random_histories_equal_the_model():
     ObjectsMachine.steps = 0
-    run_state_machine_as_test(
-        ObjectsMachine,
-        settings=settings(
-            max_examples=60,
-            stateful_step_count=50,
-            deadline=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_histories(ObjectsMachine, 60)
     assert ObjectsMachine.steps > 1_000

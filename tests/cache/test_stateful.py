@@ -4,15 +4,15 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from schedcache.cache import CacheError, NodeInfo, SchedulerCache, Snapshot, Stories
 from schedcache.model import Node, Pod
 from schedcache.testing.builders import node_object, pod_object
 from schedcache.testing.virtual_clock import VirtualClock
 from tests.cache.naive import NaiveCache
+from tests.cache.support import run_histories
 
 NODES = [f"n{i}" for i in range(5)]
 SHAPES: list[dict[str, Any]] = [
@@ -250,14 +250,5 @@ class CacheMachine(RuleBasedStateMachine):
 @pytest.mark.slow
 def test_random_histories():
     CacheMachine.steps = 0
-    run_state_machine_as_test(
-        CacheMachine,
-        settings=settings(
-            max_examples=300,
-            stateful_step_count=50,
-            deadline=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_histories(CacheMachine, 300)
     assert CacheMachine.steps > 10_000
