@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from schedcache.cache import ClusterObjects, SchedulerCache, Snapshot
 from schedcache.config import config_from_dict
 from schedcache.framework import FitError, Framework, Handle, PluginError
-from schedcache.kube.credentials import load_credentials
-from schedcache.kube.kopf_source import KopfSource
-from schedcache.kube.transport import Transport
+from schedcache.kube.http.credentials import load_credentials
+from schedcache.kube.http.transport import Transport
+from schedcache.kube.kopf.source import KopfSource
 from schedcache.model import MalformedObjectError, Pod
 from schedcache.plugins.default_plugins import installed_registry
 from schedcache.ports import ApiError, NotFoundError

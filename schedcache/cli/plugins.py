@@ -7,7 +7,7 @@ from schedcache.cache import ClusterObjects
 from schedcache.cli.errors import UsageError
 from schedcache.config import KubeSchedulerConfiguration
 from schedcache.framework import Framework, PluginSetError, RegistryError
-from schedcache.kube.kinds import KINDS
+from schedcache.kube.watch.kinds import KINDS
 from schedcache.model import Pod
 from schedcache.plugins.default_plugins import installed_registry
 from schedcache.scheduling import make_profiles

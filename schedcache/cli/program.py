@@ -17,13 +17,13 @@ from schedcache.cli.plugins import watched_kinds
 from schedcache.cli.settings import Settings
 from schedcache.cli.source_metrics import SourceCollector
 from schedcache.framework import Framework
-from schedcache.kube.binder import ApiBinder
-from schedcache.kube.credentials import load_credentials
-from schedcache.kube.event_recorder import ApiEventRecorder
-from schedcache.kube.rate import TokenBucket
-from schedcache.kube.reflector import Reflector
-from schedcache.kube.status_writer import ApiStatusWriter
-from schedcache.kube.transport import Transport
+from schedcache.kube.http.credentials import load_credentials
+from schedcache.kube.http.transport import Transport
+from schedcache.kube.watch.reflector import Reflector
+from schedcache.kube.write.binder import ApiBinder
+from schedcache.kube.write.event_recorder import ApiEventRecorder
+from schedcache.kube.write.rate import TokenBucket
+from schedcache.kube.write.status_writer import ApiStatusWriter
 from schedcache.plugins.default_plugins import installed_registry
 from schedcache.ports import EventSink
 from schedcache.scheduling import PodStore, Scheduler, make_profiles
@@ -43,7 +43,7 @@ _log = structlog.get_logger(__name__)
 
 
 if TYPE_CHECKING:
-    from schedcache.kube.kopf_source import KopfSource
+    from schedcache.kube.kopf.source import KopfSource
 
 
 class Program:
@@ -186,7 +186,7 @@ def make_source(
     """The event source of that name, for pods, nodes and what the plugins read besides. Raises PluginSetError."""
     kinds = ["Pod", "Node", *sorted(set[str]().union(*map(watched_kinds, frameworks)))]
     if name == "kopf":
-        from schedcache.kube.kopf_source import KopfSource  # half a second of imports that nobody else needs
+        from schedcache.kube.kopf.source import KopfSource  # half a second of imports that nobody else needs
 
         return KopfSource(transport, sink, kinds)
     return Reflector(transport, sink, kinds)

@@ -18,9 +18,9 @@ from schedcache.cli.serving import serve
 from schedcache.cli.settings import Settings
 from schedcache.cli.signals import STOP_SIGNALS, end_at_once
 from schedcache.framework import PluginSetError, RegistryError
-from schedcache.kube.credentials import CredentialError
-from schedcache.kube.kinds import KINDS
-from schedcache.kube.threads import DaemonThreads
+from schedcache.kube.http.credentials import CredentialError
+from schedcache.kube.http.threads import DaemonThreads
+from schedcache.kube.watch.kinds import KINDS
 from schedcache.server.dump import dump_route
 from schedcache.server.health import Health
 

@@ -7,7 +7,7 @@ from typing import Protocol
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from schedcache.kube.stats import KindStats, SourceStats
+from schedcache.kube.watch.stats import KindStats, SourceStats
 from schedcache.ports import Outage
 from schedcache.server.state_metrics import counter_by_label
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from schedcache.cache import CacheError
-from schedcache.kube.kinds import KINDS
+from schedcache.kube.watch.kinds import KINDS
 from schedcache.model import Pod, parse_quantity
 from schedcache.model.quantity import to_milli, to_units
 from schedcache.testing.replay_world import ReplayWorld

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from schedcache.cache import ClusterObjects, SchedulerCache, Snapshot, Stories
 from schedcache.config import config_from_dict
 from schedcache.framework import FitError
-from schedcache.kube.decoder import identify
-from schedcache.kube.kinds import KINDS, HeldObject
-from schedcache.kube.stats import KindStats
-from schedcache.kube.store import Listing, ObjectStore
+from schedcache.kube.watch.decoder import identify
+from schedcache.kube.watch.kinds import KINDS, HeldObject
+from schedcache.kube.watch.stats import KindStats
+from schedcache.kube.watch.store import Listing, ObjectStore
 from schedcache.model import Pod, PodCondition
 from schedcache.plugins.default_plugins import default_registry
 from schedcache.ports import ApiError, ConflictError, NoMetrics, NotFoundError, OutcomeUnknownError

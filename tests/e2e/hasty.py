@@ -7,8 +7,8 @@ import sys
 
 from schedcache.cli import main
 from schedcache.cli.settings import Settings
-from schedcache.kube.reflector import Reflector
-from schedcache.kube.transport import Transport
+from schedcache.kube.http.transport import Transport
+from schedcache.kube.watch.reflector import Reflector
 
 DEADLINES = {
     (Settings, "assumed_pod_ttl"): 1.5,

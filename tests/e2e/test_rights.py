@@ -6,7 +6,7 @@ import pytest
 
 from schedcache.cli.program import assembled
 from schedcache.cli.settings import Settings, configuration_of
-from schedcache.kube.kinds import KINDS
+from schedcache.kube.watch.kinds import KINDS
 from schedcache.testing import FaultProxy, LoseResponse, read_manifest, wait_until
 from tests.e2e.scheduler_process import SchedulerProcess
 from tests.e2e.truth import assert_dump_is_truth, believed, unfinished

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from schedcache.kube.credentials import CredentialError, load_credentials
+from schedcache.kube.http.credentials import CredentialError, load_credentials
 from schedcache.testing.certificates import make_certificates
 
 

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from schedcache.kube.binder import CONCURRENT_BINDS, ApiBinder
-from schedcache.kube.credentials import load_credentials
-from schedcache.kube.event_recorder import ApiEventRecorder
-from schedcache.kube.rate import TokenBucket
-from schedcache.kube.status_writer import ApiStatusWriter
-from schedcache.kube.transport import Transport
+from schedcache.kube.http.credentials import load_credentials
+from schedcache.kube.http.transport import Transport
+from schedcache.kube.write.binder import CONCURRENT_BINDS, ApiBinder
+from schedcache.kube.write.event_recorder import ApiEventRecorder
+from schedcache.kube.write.rate import TokenBucket
+from schedcache.kube.write.status_writer import ApiStatusWriter
 from schedcache.model import Pod, PodCondition
 from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
 from schedcache.testing import Answer, Delay, LoseResponse, Reset
@@ -372,7 +372,7 @@ async def test_events_of_one_pod_are_limited_and_notes_cut(cluster, transport):
 
 async def test_events_beyond_the_buffer_are_dropped_and_counted(transport, monkeypatch, cluster):
     pods = [Pod.from_dict(pod) for pod in await cluster.make_pods(5)]
-    monkeypatch.setattr("schedcache.kube.event_recorder.WAITING_LIMIT", 3)
+    monkeypatch.setattr("schedcache.kube.write.event_recorder.WAITING_LIMIT", 3)
     recorder = ApiEventRecorder(transport, UNLIMITED, ["schedcache"])
     for pod in pods:
         recorder.event(pod, "Normal", "Scheduled", "Binding", "assigned")

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from schedcache.kube.credentials import load_credentials
-from schedcache.kube.kinds import KINDS
-from schedcache.kube.transport import Transport
+from schedcache.kube.http.credentials import load_credentials
+from schedcache.kube.http.transport import Transport
+from schedcache.kube.watch.kinds import KINDS
 from schedcache.testing import Answer, Inject, Reset, Rewrite, error_event
 from tests.kube.worlds import PATHS, World, make_source, open_world
 
@@ -305,7 +305,7 @@ async def test_every_kind_can_be_watched(kind, cluster, proxy):
 
 
 async def test_lists_come_in_pages(world: World, monkeypatch: pytest.MonkeyPatch):
-    for place in ("lister.PAGE_LIMIT", "kopf_operator.PAGE_LIMIT", "sweep.METADATA_PAGE_LIMIT"):
+    for place in ("watch.lister.PAGE_LIMIT", "kopf.operator.PAGE_LIMIT", "watch.sweep.METADATA_PAGE_LIMIT"):
         monkeypatch.setattr(f"schedcache.kube.{place}", 7)
     await world.cluster.make_pods(50)
     whole = world.proxy.add(

@@ -6,10 +6,10 @@ import logging
 import aiohttp
 import pytest
 
-from schedcache.kube.credentials import CredentialError, load_credentials
-from schedcache.kube.kopf_operator import WATCHING_LOGGER, _Run
-from schedcache.kube.kopf_source import KopfSource
-from schedcache.kube.transport import Transport
+from schedcache.kube.http.credentials import CredentialError, load_credentials
+from schedcache.kube.http.transport import Transport
+from schedcache.kube.kopf.operator import WATCHING_LOGGER, _Run
+from schedcache.kube.kopf.source import KopfSource
 from schedcache.testing import Answer, free_ports, wait_until
 from tests.kube.worlds import PATHS, RecordingSink, World, open_world
 

@@ -9,10 +9,10 @@ import kopf
 import pytest
 from structlog.testing import capture_logs
 
-from schedcache.kube import kopf_source
-from schedcache.kube.credentials import load_credentials
-from schedcache.kube.kopf_source import KopfSource
-from schedcache.kube.transport import Transport
+from schedcache.kube.http.credentials import load_credentials
+from schedcache.kube.http.transport import Transport
+from schedcache.kube.kopf import source as kopf_source
+from schedcache.kube.kopf.source import KopfSource
 from schedcache.testing import Answer, wait_until
 from tests.kube.worlds import PATHS, UNFINISHED, RecordingSink
 

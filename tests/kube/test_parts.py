@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedcache.kube.binder import ApiBinder
-from schedcache.kube.contact import FORGET_SECONDS, Answers, Contact
-from schedcache.kube.decoder import (
+from schedcache.kube.http.answers import FORGET_SECONDS, Answers
+from schedcache.kube.http.threads import DaemonThreads
+from schedcache.kube.http.transport import ThrottledError, retry_after
+from schedcache.kube.watch.contact import Contact
+from schedcache.kube.watch.decoder import (
     BrokenStreamError,
     LineSplitter,
     StatusError,
@@ -22,19 +24,18 @@ from schedcache.kube.decoder import (
     decode_page,
     identify,
 )
-from schedcache.kube.edges import EDGES, Ending
-from schedcache.kube.event_recorder import cut_note, event_name
-from schedcache.kube.graveyard import Graveyard, is_newer
-from schedcache.kube.kinds import KINDS
-from schedcache.kube.pacing import Backoff, Timing
-from schedcache.kube.rate import TokenBucket
-from schedcache.kube.retrying import send_again
-from schedcache.kube.sparing import SparingLog
-from schedcache.kube.stats import KindStats
-from schedcache.kube.store import Listing, ObjectStore, SinkError
-from schedcache.kube.threads import DaemonThreads
-from schedcache.kube.transport import ThrottledError, retry_after
-from schedcache.kube.write_queue import WriteQueue
+from schedcache.kube.watch.edges import EDGES, Ending
+from schedcache.kube.watch.graveyard import Graveyard, is_newer
+from schedcache.kube.watch.kinds import KINDS
+from schedcache.kube.watch.pacing import Backoff, Timing
+from schedcache.kube.watch.stats import KindStats
+from schedcache.kube.watch.store import Listing, ObjectStore, SinkError
+from schedcache.kube.write.binder import ApiBinder
+from schedcache.kube.write.event_recorder import cut_note, event_name
+from schedcache.kube.write.rate import TokenBucket
+from schedcache.kube.write.retrying import send_again
+from schedcache.kube.write.sparing import SparingLog
+from schedcache.kube.write.write_queue import WriteQueue
 from schedcache.model import MalformedObjectError, Pod
 from schedcache.ports import ApiError, ConflictError, NotFoundError, Outage, OutcomeUnknownError
 from tests.kube.fake_api import pod

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator
 import pytest
 import yaml
 
-from schedcache.kube.credentials import load_credentials
-from schedcache.kube.kind_watch import State
-from schedcache.kube.pacing import Timing
-from schedcache.kube.reflector import Reflector
-from schedcache.kube.transport import Transport
+from schedcache.kube.http.credentials import load_credentials
+from schedcache.kube.http.transport import Transport
+from schedcache.kube.watch.kind_watch import State
+from schedcache.kube.watch.pacing import Timing
+from schedcache.kube.watch.reflector import Reflector
 from tests.kube.fake_api import FakeApi, bookmark, error, event, listing, node, pod, refusal, stream
 from tests.kube.worlds import RecordingSink
 

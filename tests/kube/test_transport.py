@@ -8,9 +8,9 @@ import pytest
 import yaml
 from aiohttp import web
 
-from schedcache.kube.credentials import load_credentials
-from schedcache.kube.sockets import probing_socket
-from schedcache.kube.transport import Transport
+from schedcache.kube.http.credentials import load_credentials
+from schedcache.kube.http.sockets import probing_socket
+from schedcache.kube.http.transport import Transport
 from schedcache.ports import ApiError, OutcomeUnknownError
 
 PATH = "/api/v1/x"
@@ -107,7 +107,8 @@ async def test_a_connection_asks_for_a_sign_of_life_before_a_minute_is_over(serv
     """A watch whose other end is gone without a word would else be taken for a silent one."""
     made = []
     monkeypatch.setattr(
-        "schedcache.kube.transport.probing_socket", lambda address: made.append(probing_socket(address)) or made[-1]
+        "schedcache.kube.http.transport.probing_socket",
+        lambda address: made.append(probing_socket(address)) or made[-1],
     )
     async with server.serving() as transport:
         await ask(transport, "GET")

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedcache.kube.credentials import Access
-from schedcache.kube.http_answer import LARGEST_HEAD, AnswerReader, NoAnswerError
-from schedcache.kube.write_connections import NotSentError, WriteConnections
+from schedcache.kube.http.credentials import Access
+from schedcache.kube.http.http_answer import LARGEST_HEAD, AnswerReader, NoAnswerError
+from schedcache.kube.http.write_connections import NotSentError, WriteConnections
 
 CREATED = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n" + b'{"a":1}'
 CHUNKED = (
@@ -255,7 +255,7 @@ async def test_what_comes_unasked_ends_the_connection():
 
 
 async def test_an_old_idle_connection_is_not_trusted(monkeypatch):
-    monkeypatch.setattr("schedcache.kube.write_connections.IDLE_SECONDS", 0.0)
+    monkeypatch.setattr("schedcache.kube.http.write_connections.IDLE_SECONDS", 0.0)
     async with serving() as (server, writes, to):
         await send(writes, to)
         await send(writes, to)

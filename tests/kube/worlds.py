@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from schedcache.kube.credentials import load_credentials
-from schedcache.kube.kopf_source import KopfSource
-from schedcache.kube.reflector import Reflector
-from schedcache.kube.transport import Transport
+from schedcache.kube.http.credentials import load_credentials
+from schedcache.kube.http.transport import Transport
+from schedcache.kube.kopf.source import KopfSource
+from schedcache.kube.watch.reflector import Reflector
 from schedcache.testing import Cluster, FaultProxy
 
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"

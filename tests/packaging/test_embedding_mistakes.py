@@ -13,9 +13,9 @@ from schedcache.cache import (
     Snapshot,
     SnapshotInUseError,
 )
-from schedcache.kube.credentials import load_credentials
-from schedcache.kube.reflector import Reflector
-from schedcache.kube.transport import Transport
+from schedcache.kube.http.credentials import load_credentials
+from schedcache.kube.http.transport import Transport
+from schedcache.kube.watch.reflector import Reflector
 from schedcache.model import Node, Pod
 from schedcache.scheduling import make_cache_sink
 from schedcache.testing import wait_until

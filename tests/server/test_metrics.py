@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from schedcache.cli.source_metrics import SourceCollector
 from schedcache.framework import SKIP, Code, Status, Verdicts, unschedulable
-from schedcache.kube.stats import KindStats, SourceStats
+from schedcache.kube.watch.stats import KindStats, SourceStats
 from schedcache.ports import Outage
 from schedcache.scheduling import measured_framework
 from schedcache.server.metrics import PrometheusMetrics

@@ -18,14 +18,14 @@ import aiohttp
 import kopf
 import structlog
 
-from schedcache.kube.contact import Contact
-from schedcache.kube.credentials import CredentialError, Credentials
-from schedcache.kube.edges import FAILURES, Ending, ending_of
-from schedcache.kube.kinds import Kind
-from schedcache.kube.lister import PAGE_LIMIT
-from schedcache.kube.sockets import probing_socket
-from schedcache.kube.threads import DaemonThreads
-from schedcache.kube.transport import USER_AGENT, done
+from schedcache.kube.http.credentials import CredentialError, Credentials
+from schedcache.kube.http.sockets import probing_socket
+from schedcache.kube.http.threads import DaemonThreads
+from schedcache.kube.http.transport import USER_AGENT, done
+from schedcache.kube.watch.contact import Contact
+from schedcache.kube.watch.edges import FAILURES, Ending, ending_of
+from schedcache.kube.watch.kinds import Kind
+from schedcache.kube.watch.lister import PAGE_LIMIT
 from schedcache.ports import ApiError
 
 LOGIN_MINUTES = 10

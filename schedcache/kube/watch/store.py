@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
-from schedcache.kube.decoder import Identity, Source, decode_object, identify
-from schedcache.kube.kinds import HeldObject, Kind
-from schedcache.kube.stats import KindStats
+from schedcache.kube.watch.decoder import Identity, Source, decode_object, identify
+from schedcache.kube.watch.kinds import HeldObject, Kind
+from schedcache.kube.watch.stats import KindStats
 from schedcache.model import MalformedObjectError
 from schedcache.ports import EventSink
 

@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from schedcache.kube.contact import Answers
-from schedcache.kube.rate import TokenBucket
-from schedcache.kube.retrying import may_pass
-from schedcache.kube.transport import Transport
+from schedcache.kube.http.answers import Answers
+from schedcache.kube.http.transport import Transport
+from schedcache.kube.write.rate import TokenBucket
+from schedcache.kube.write.retrying import may_pass
 from schedcache.model import MalformedObjectError, Pod
 from schedcache.ports import ApiError, ConflictError, NotFoundError
 

@@ -5,9 +5,10 @@ from enum import Enum
 
 import structlog
 
-from schedcache.kube.contact import Contact
-from schedcache.kube.decoder import LineSplitter, decode_event, identify
-from schedcache.kube.edges import (
+from schedcache.kube.http.transport import RETRY_AFTER_LIMIT, Transport
+from schedcache.kube.watch.contact import Contact
+from schedcache.kube.watch.decoder import LineSplitter, decode_event, identify
+from schedcache.kube.watch.edges import (
     EDGES,
     FAILURES,
     IDLE_CLOSES,
@@ -19,10 +20,9 @@ from schedcache.kube.edges import (
     ending_of,
     retry_after_of,
 )
-from schedcache.kube.lister import Lister
-from schedcache.kube.pacing import Backoff, Comeback, TimeSlice, Timing
-from schedcache.kube.store import Listing, ObjectStore
-from schedcache.kube.transport import RETRY_AFTER_LIMIT, Transport
+from schedcache.kube.watch.lister import Lister
+from schedcache.kube.watch.pacing import Backoff, Comeback, TimeSlice, Timing
+from schedcache.kube.watch.store import Listing, ObjectStore
 from schedcache.model import MalformedObjectError
 
 log = structlog.get_logger()

@@ -14,10 +14,10 @@ import structlog
 from yarl import URL
 
 from schedcache import __version__
-from schedcache.kube.credentials import Access, CredentialError, Credentials
-from schedcache.kube.http_answer import NoAnswerError
-from schedcache.kube.sockets import probing_socket
-from schedcache.kube.write_connections import NotSentError, WriteConnections
+from schedcache.kube.http.credentials import Access, CredentialError, Credentials
+from schedcache.kube.http.http_answer import NoAnswerError
+from schedcache.kube.http.sockets import probing_socket
+from schedcache.kube.http.write_connections import NotSentError, WriteConnections
 from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
 
 USER_AGENT = f"schedcache/{__version__}"

@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from schedcache.kube.transport import ThrottledError
+from schedcache.kube.http.transport import ThrottledError
 from schedcache.ports import ApiError, OutcomeUnknownError
 
 TRIES = 5

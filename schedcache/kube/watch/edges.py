@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import aiohttp
 
-from schedcache.kube.decoder import BrokenStreamError, StatusError
-from schedcache.kube.transport import ThrottledError
+from schedcache.kube.http.transport import ThrottledError
+from schedcache.kube.watch.decoder import BrokenStreamError, StatusError
 from schedcache.ports import ApiError
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from schedcache.kube.decoder import decode_metadata_page
-from schedcache.kube.lister import PAGE_SECONDS
-from schedcache.kube.store import ObjectStore
-from schedcache.kube.transport import Transport
+from schedcache.kube.http.transport import Transport
+from schedcache.kube.watch.decoder import decode_metadata_page
+from schedcache.kube.watch.lister import PAGE_SECONDS
+from schedcache.kube.watch.store import ObjectStore
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 METADATA_PAGE_LIMIT = 2000

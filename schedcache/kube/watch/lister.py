@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from schedcache.kube.decoder import decode_page
-from schedcache.kube.pacing import TimeSlice
-from schedcache.kube.store import Listing, ObjectStore
-from schedcache.kube.transport import Transport
+from schedcache.kube.http.transport import Transport
+from schedcache.kube.watch.decoder import decode_page
+from schedcache.kube.watch.pacing import TimeSlice
+from schedcache.kube.watch.store import Listing, ObjectStore
 from schedcache.ports import ApiError
 
 PAGE_LIMIT = 500

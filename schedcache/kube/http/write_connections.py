@@ -10,8 +10,8 @@ import asyncio
 import ssl
 from urllib.parse import urlsplit
 
-from schedcache.kube.credentials import Access
-from schedcache.kube.http_answer import Answer, AnswerReader, NoAnswerError
+from schedcache.kube.http.credentials import Access
+from schedcache.kube.http.http_answer import Answer, AnswerReader, NoAnswerError
 
 IDLE_SECONDS = 60.0
 """Unused for so long, a connection is not used again: API servers close theirs after 90 s."""

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Mapping
 
 import structlog
 
-from schedcache.kube.edges import FAILURES
-from schedcache.kube.kind_watch import KindWatch, State
-from schedcache.kube.kinds import KINDS
-from schedcache.kube.pacing import REBUILD_CALM_SECONDS, Backoff, Comeback, Timing
-from schedcache.kube.stats import KindStats, SourceStats
-from schedcache.kube.store import ObjectStore, SinkError
-from schedcache.kube.sweep import lasting_differences
-from schedcache.kube.transport import Transport
+from schedcache.kube.http.transport import Transport
+from schedcache.kube.watch.edges import FAILURES
+from schedcache.kube.watch.kind_watch import KindWatch, State
+from schedcache.kube.watch.kinds import KINDS
+from schedcache.kube.watch.pacing import REBUILD_CALM_SECONDS, Backoff, Comeback, Timing
+from schedcache.kube.watch.stats import KindStats, SourceStats
+from schedcache.kube.watch.store import ObjectStore, SinkError
+from schedcache.kube.watch.sweep import lasting_differences
 from schedcache.ports import EventSink, Outage
 
 INACTIVITY_SECONDS = 70.0

@@ -1,12 +1,9 @@
-"""Whether there is a working connection for a kind, whether requests are answered, and if not, since when."""
+"""Whether there is a working connection for a kind, and if not, since when."""
 
 from collections.abc import Callable
 
-from schedcache.kube.stats import KindStats
+from schedcache.kube.watch.stats import KindStats
 from schedcache.ports import Outage
-
-FORGET_SECONDS = 60.0
-"""What failed and was not tried again for so long says nothing about now."""
 
 
 class Contact:
@@ -47,35 +44,3 @@ class Contact:
     def outage(self) -> Outage | None:
         """None while a watch is open; else how long it has been since one was, or since a page was read."""
         return None if self._stream is not None else Outage(self._clock() - self._lost_at, self._why)
-
-
-class Answers:
-    """Whether requests of one sort are answered; told by whoever sends them.
-
-    Args:
-        clock: seconds, monotonic.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        # When the first and the last of those failed that have failed since the last answer.
-        self._failed: tuple[float, float] | None = None
-        self._why = ""
-
-    def answered(self) -> None:
-        """The server has carried a request out, or refused it."""
-        self._failed = None
-
-    def failed(self, why: str) -> None:
-        """There was no answer, or one that only says that something is wrong with the server."""
-        now = self._clock()
-        first = now if self.outage() is None or self._failed is None else self._failed[0]
-        self._failed = first, now
-        self._why = why
-
-    def outage(self) -> Outage | None:
-        """None after an answer, and while nothing is known; else for how long all requests have failed."""
-        now = self._clock()
-        if self._failed is None or now - self._failed[1] > FORGET_SECONDS:
-            return None
-        return Outage(now - self._failed[0], self._why)

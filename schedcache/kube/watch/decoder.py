@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from schedcache.kube.kinds import HeldObject, Kind
+from schedcache.kube.watch.kinds import HeldObject, Kind
 from schedcache.model import MalformedObjectError
 
 Source = msgspec.Raw | bytes | Mapping[str, Any]

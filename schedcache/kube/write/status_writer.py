@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from schedcache.kube.binder import pod_path
-from schedcache.kube.rate import TokenBucket
-from schedcache.kube.retrying import may_pass, send_again
-from schedcache.kube.sparing import SparingLog
-from schedcache.kube.transport import STRATEGIC_MERGE_PATCH, Transport
-from schedcache.kube.write_queue import WriteQueue
+from schedcache.kube.http.transport import STRATEGIC_MERGE_PATCH, Transport
+from schedcache.kube.write.binder import pod_path
+from schedcache.kube.write.rate import TokenBucket
+from schedcache.kube.write.retrying import may_pass, send_again
+from schedcache.kube.write.sparing import SparingLog
+from schedcache.kube.write.write_queue import WriteQueue
 from schedcache.model import Pod, PodCondition
 from schedcache.ports import ApiError, ConflictError, NotFoundError
 

@@ -12,18 +12,18 @@ from typing import Any
 import kopf
 import structlog
 
-from schedcache.kube.contact import Contact
-from schedcache.kube.decoder import identify
-from schedcache.kube.edges import FAILURES, ending_of
-from schedcache.kube.graveyard import Graveyard, is_newer
-from schedcache.kube.kinds import KINDS, Kind
-from schedcache.kube.kopf_operator import KopfOperator, add_handlers
-from schedcache.kube.lister import Lister
-from schedcache.kube.pacing import REBUILD_CALM_SECONDS, Backoff, TimeSlice, Timing
-from schedcache.kube.stats import KindStats, SourceStats
-from schedcache.kube.store import Listing, ObjectStore, SinkError
-from schedcache.kube.sweep import Findings, compare
-from schedcache.kube.transport import Transport
+from schedcache.kube.http.transport import Transport
+from schedcache.kube.kopf.operator import KopfOperator, add_handlers
+from schedcache.kube.watch.contact import Contact
+from schedcache.kube.watch.decoder import identify
+from schedcache.kube.watch.edges import FAILURES, ending_of
+from schedcache.kube.watch.graveyard import Graveyard, is_newer
+from schedcache.kube.watch.kinds import KINDS, Kind
+from schedcache.kube.watch.lister import Lister
+from schedcache.kube.watch.pacing import REBUILD_CALM_SECONDS, Backoff, TimeSlice, Timing
+from schedcache.kube.watch.stats import KindStats, SourceStats
+from schedcache.kube.watch.store import Listing, ObjectStore, SinkError
+from schedcache.kube.watch.sweep import Findings, compare
 from schedcache.model import MalformedObjectError
 from schedcache.ports import EventSink, Outage
 

@@ -1,0 +1,1 @@
+"""kopf as the source of events, for those who run an operator."""

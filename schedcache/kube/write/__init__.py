@@ -1,0 +1,1 @@
+"""What is written: bindings, conditions and events, each within its budget."""
