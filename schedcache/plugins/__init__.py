@@ -1,1 +1,4 @@
-"""kube-scheduler's default plugins, one module each, under their upstream names."""
+"""kube-scheduler's default plugins: a module here is a plugin, under its upstream name; packages hold what plugins share.
+
+`default_plugins` has the registry of them all.
+"""

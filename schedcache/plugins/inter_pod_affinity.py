@@ -29,10 +29,10 @@ from schedcache.framework.interface import (
 from schedcache.framework.row_view import RowView
 from schedcache.framework.status import SKIP, Status, unresolvable, unschedulable
 from schedcache.model import Pod, PodShape
-from schedcache.plugins.domains import DomainCounts, Ints, Worth, pod_deltas, shape_of
-from schedcache.plugins.inter_pod_affinity_hints import AffinityHints
-from schedcache.plugins.node_matching import Mask
-from schedcache.plugins.pod_affinity_terms import AffinityTerms, KeyedTerm, OwnTerms, terms_problem
+from schedcache.plugins.affinity.hints import AffinityHints
+from schedcache.plugins.affinity.terms import AffinityTerms, KeyedTerm, OwnTerms, terms_problem
+from schedcache.plugins.nodes.domains import DomainCounts, Ints, Worth, pod_deltas, shape_of
+from schedcache.plugins.nodes.matching import Mask
 
 NAME = "InterPodAffinity"
 _AFFINITY, _ANTI_AFFINITY, _EXISTING = 1, 2, 3

@@ -14,8 +14,8 @@ from schedcache.framework.status import SKIP, Code, Status, unresolvable
 from schedcache.model import Node, NodeSelectorTerm, Pod, PreferredSchedulingTerm
 from schedcache.model.labels import IN
 from schedcache.model.pod_decode import node_selector_term
-from schedcache.plugins.node_matching import any_term, matches_term, required_node_affinity
-from schedcache.plugins.node_selector_errors import preferred_terms_error
+from schedcache.plugins.nodes.matching import any_term, matches_term, required_node_affinity
+from schedcache.plugins.nodes.selector_errors import preferred_terms_error
 
 if TYPE_CHECKING:
     from schedcache.cache import Snapshot

@@ -11,7 +11,7 @@ from schedcache.framework.interface import MAX_NODE_SCORE, CycleState, Locality,
 from schedcache.framework.row_view import Amounts, RowView
 from schedcache.framework.status import SKIP, Status
 from schedcache.model import Pod
-from schedcache.plugins.resource_scores import ResourceUse, asked_for, uses
+from schedcache.plugins.resources.scores import ResourceUse, asked_for, uses
 
 Floats = npt.NDArray[np.float64]
 _HALF = MAX_NODE_SCORE // 2

@@ -14,14 +14,14 @@ from schedcache.framework.row_view import RowView
 from schedcache.framework.status import Code, Status
 from schedcache.model import Node, Pod, PodSpec, Resource
 from schedcache.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_extended_resource
-from schedcache.plugins.resource_scores import (
+from schedcache.plugins.resources.scores import (
     ResourceUse,
     least_allocated,
     most_allocated,
     requested_to_capacity_ratio,
     uses,
 )
-from schedcache.plugins.shape_score import broken_line
+from schedcache.plugins.resources.shape_score import broken_line
 
 if TYPE_CHECKING:
     from schedcache.cache import Snapshot

@@ -14,17 +14,17 @@ from schedcache.framework.row_view import RowView
 from schedcache.framework.status import SKIP, Code, Status, unresolvable, unschedulable
 from schedcache.model import Pod
 from schedcache.model.storage import CSIDriver, CSINode, VolumeAttachment
-from schedcache.plugins.attached_volumes import (
+from schedcache.plugins.nodes.row_numbers import Numbers, RowNumbers
+from schedcache.plugins.volumes.attached import (
     VOLUME_ATTACHMENT,
     Attached,
     MissingClaimError,
     VolumeUse,
     VolumeUseError,
 )
-from schedcache.plugins.csi_nodes import CSI_NODE, CSINodeProfile, CSINodes
-from schedcache.plugins.csi_translation import IN_TREE_PLUGINS, translate_inline
-from schedcache.plugins.pod_claims import claim_volumes, hint_by_name
-from schedcache.plugins.row_numbers import Numbers, RowNumbers
+from schedcache.plugins.volumes.csi_nodes import CSI_NODE, CSINodeProfile, CSINodes
+from schedcache.plugins.volumes.csi_translation import IN_TREE_PLUGINS, translate_inline
+from schedcache.plugins.volumes.pod_claims import claim_volumes, hint_by_name
 
 if TYPE_CHECKING:
     from schedcache.cache import Columns, NodeInfo, Snapshot

@@ -21,8 +21,8 @@ from schedcache.framework.interface import CycleState, EventHint, PreFilterResul
 from schedcache.framework.row_view import RowView
 from schedcache.framework.status import SKIP, Code, Status, unresolvable, unschedulable
 from schedcache.model import LabelSelector, Pod, PodShape, TopologySpreadConstraint
-from schedcache.plugins.domains import Ints, Worth, pod_deltas
-from schedcache.plugins.topology_spread_constraints import (
+from schedcache.plugins.nodes.domains import Ints, Worth, pod_deltas
+from schedcache.plugins.spread.constraints import (
     DO_NOT_SCHEDULE,
     SCHEDULE_ANYWAY,
     ConstraintSource,
@@ -30,8 +30,8 @@ from schedcache.plugins.topology_spread_constraints import (
     Topology,
     TopologyMemory,
 )
-from schedcache.plugins.topology_spread_hints import SpreadHints
-from schedcache.plugins.topology_spread_scoring import SpreadScoring, normalized
+from schedcache.plugins.spread.hints import SpreadHints
+from schedcache.plugins.spread.scoring import SpreadScoring, normalized
 
 NAME = "PodTopologySpread"
 REASON = "node(s) didn't match pod topology spread constraints"

@@ -11,7 +11,7 @@ from schedcache.framework.scoring import default_normalize_score
 from schedcache.framework.status import Status, unresolvable
 from schedcache.model import Node, Pod, Taint
 from schedcache.model.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, tolerated
-from schedcache.plugins.node_matching import by_taints, untolerated
+from schedcache.plugins.nodes.matching import by_taints, untolerated
 
 _STATE_KEY = "PreScoreTaintToleration"
 _REASON = unresolvable("node(s) had untolerated taint(s)")

@@ -15,10 +15,10 @@ from schedcache.framework.status import SKIP, Code, Status, unresolvable
 from schedcache.model import Pod
 from schedcache.model.pod_spec import Volume
 from schedcache.model.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
-from schedcache.plugins.csi_nodes import CSI_NODE, MIGRATED_PLUGINS_ANNOTATION
-from schedcache.plugins.pod_claims import claim_of, claim_volumes, hint_by_name, not_found_text, ownership_fault
-from schedcache.plugins.shape_score import FULL, broken_line
-from schedcache.plugins.volume_binder import PodClaims, PodVolumes, VolumeBinder, volume_limit
+from schedcache.plugins.resources.shape_score import FULL, broken_line
+from schedcache.plugins.volumes.binder import PodClaims, PodVolumes, VolumeBinder, volume_limit
+from schedcache.plugins.volumes.csi_nodes import CSI_NODE, MIGRATED_PLUGINS_ANNOTATION
+from schedcache.plugins.volumes.pod_claims import claim_of, claim_volumes, hint_by_name, not_found_text, ownership_fault
 
 if TYPE_CHECKING:
     from schedcache.cache import Snapshot

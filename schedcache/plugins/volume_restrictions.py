@@ -13,9 +13,9 @@ from schedcache.framework.row_view import RowView
 from schedcache.framework.status import SKIP, Code, Status, unschedulable
 from schedcache.model import Pod
 from schedcache.model.pod_spec import Volume
-from schedcache.plugins.node_matching import Mask
-from schedcache.plugins.pod_claims import claim_of, claim_volumes, hint_by_name, not_found
-from schedcache.plugins.row_numbers import RowNumbers
+from schedcache.plugins.nodes.matching import Mask
+from schedcache.plugins.nodes.row_numbers import RowNumbers
+from schedcache.plugins.volumes.pod_claims import claim_of, claim_volumes, hint_by_name, not_found
 
 if TYPE_CHECKING:
     from schedcache.cache import NodeInfo, Snapshot

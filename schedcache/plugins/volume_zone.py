@@ -20,9 +20,9 @@ from schedcache.model.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from schedcache.plugins.csi_translation import ZONE_DELIMITER
-from schedcache.plugins.node_matching import Mask, matches_requirement
-from schedcache.plugins.pod_claims import claim_of, claim_volumes, hint_by_name, not_found
+from schedcache.plugins.nodes.matching import Mask, matches_requirement
+from schedcache.plugins.volumes.csi_translation import ZONE_DELIMITER
+from schedcache.plugins.volumes.pod_claims import claim_of, claim_volumes, hint_by_name, not_found
 
 if TYPE_CHECKING:
     from schedcache.cache import Snapshot

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from schedcache.cache import Snapshot
 from schedcache.model import LabelSelector, Pod, PodAffinityTerm, PodSpec
-from schedcache.plugins.attached_volumes import MissingClaimError, VolumeUse, VolumeUseError
-from schedcache.plugins.volume_binder import NO_PROVISIONER
+from schedcache.plugins.volumes.attached import MissingClaimError, VolumeUse, VolumeUseError
+from schedcache.plugins.volumes.binder import NO_PROVISIONER
 from schedcache.simulation.cluster import OfflineCluster
 
 

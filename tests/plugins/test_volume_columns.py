@@ -9,11 +9,11 @@ from schedcache.framework.interface import CycleState
 from schedcache.framework.status import Status
 from schedcache.model import Requirement
 from schedcache.plugins.node_volume_limits import NodeVolumeLimits
-from schedcache.plugins.places import first_reaching
 from schedcache.plugins.volume_binding import VolumeBinding
-from schedcache.plugins.volume_matching import is_bound_to
 from schedcache.plugins.volume_restrictions import VolumeRestrictions
 from schedcache.plugins.volume_zone import VolumeZone
+from schedcache.plugins.volumes.matching import is_bound_to
+from schedcache.plugins.volumes.places import first_reaching
 from tests.plugins.cluster import HOST, ZONE, handle, make_node, reasons, whole
 from tests.plugins.volumes import (
     DRIVER,

@@ -3,7 +3,7 @@
 import pytest
 
 from schedcache.model.storage import PersistentVolume
-from schedcache.plugins.csi_translation import TranslationError, translate_inline, translate_volume
+from schedcache.plugins.volumes.csi_translation import TranslationError, translate_inline, translate_volume
 from tests.plugins.volumes import expression, pod_with, term
 
 ZONE, BETA_ZONE = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"

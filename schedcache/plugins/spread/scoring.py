@@ -11,8 +11,8 @@ from schedcache.framework.interface import MAX_NODE_SCORE, Scores
 from schedcache.framework.row_view import RowView
 from schedcache.model import TopologySpreadConstraint
 from schedcache.model.node import HOSTNAME_LABEL
-from schedcache.plugins.node_matching import Mask
-from schedcache.plugins.topology_spread_constraints import SpreadDomains, Topology
+from schedcache.plugins.nodes.matching import Mask
+from schedcache.plugins.spread.constraints import SpreadDomains, Topology
 
 
 class _Part:

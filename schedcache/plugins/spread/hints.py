@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from schedcache.framework.interface import EventHint
 from schedcache.model import Node, Pod, TopologySpreadConstraint
-from schedcache.plugins.topology_spread_constraints import DO_NOT_SCHEDULE, HONOR, ConstraintSource
+from schedcache.plugins.spread.constraints import DO_NOT_SCHEDULE, HONOR, ConstraintSource
 
 
 class SpreadHints:

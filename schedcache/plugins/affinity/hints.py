@@ -10,7 +10,7 @@ from schedcache.cache.terms import Ownership, owned_terms
 from schedcache.framework.interface import EventHint
 from schedcache.model import LabelSelector, Node, Pod
 from schedcache.model.objects import Namespace
-from schedcache.plugins.pod_affinity_terms import AffinityTerms, OwnTerms
+from schedcache.plugins.affinity.terms import AffinityTerms, OwnTerms
 
 
 class AffinityHints:

@@ -13,7 +13,7 @@ from schedcache.framework.interface import Scores
 from schedcache.framework.row_view import Amounts, RowView
 from schedcache.model import Pod
 from schedcache.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar_resource
-from schedcache.plugins.shape_score import FULL, ScoreByPercent
+from schedcache.plugins.resources.shape_score import FULL, ScoreByPercent
 
 
 class ResourceUse(NamedTuple):

@@ -8,7 +8,7 @@ import msgspec
 from schedcache.cache.cluster_objects import ClusterObjects
 from schedcache.framework.row_view import RowView
 from schedcache.model.storage import CSINode
-from schedcache.plugins.row_numbers import Numbers, RowNumbers
+from schedcache.plugins.nodes.row_numbers import Numbers, RowNumbers
 
 if TYPE_CHECKING:
     from schedcache.cache import NodeInfo

@@ -9,7 +9,7 @@ import numpy as np
 
 from schedcache.framework.row_view import RowView
 from schedcache.model.storage import PersistentVolume, PersistentVolumeClaim
-from schedcache.plugins.places import Place, Ranks, first_reaching, place_of_terms, reaches
+from schedcache.plugins.volumes.places import Place, Ranks, first_reaching, place_of_terms, reaches
 
 _AVAILABLE = "Available"
 

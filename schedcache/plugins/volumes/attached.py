@@ -6,7 +6,7 @@ from schedcache.cache.cluster_objects import NODE, PERSISTENT_VOLUME, ClusterObj
 from schedcache.model import Pod
 from schedcache.model.pod_spec import Volume
 from schedcache.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
-from schedcache.plugins.csi_translation import (
+from schedcache.plugins.volumes.csi_translation import (
     DRIVER_OF_PLUGIN,
     IN_TREE_PLUGINS,
     MIGRATABLE,
@@ -15,7 +15,7 @@ from schedcache.plugins.csi_translation import (
     translate_inline,
     translate_volume,
 )
-from schedcache.plugins.pod_claims import claim_of, not_found_text, ownership_fault
+from schedcache.plugins.volumes.pod_claims import claim_of, not_found_text, ownership_fault
 
 VOLUME_ATTACHMENT = "VolumeAttachment"
 Attached = Mapping[str, str]

@@ -13,8 +13,8 @@ from schedcache.config.plugin_args import PodTopologySpreadArgs
 from schedcache.framework.row_view import RowView
 from schedcache.model import LabelSelector, Pod, PodSpec, Requirement, TopologySpreadConstraint
 from schedcache.model.node import HOSTNAME_LABEL, ZONE_LABEL
-from schedcache.plugins.domains import Ints, Slots, slot_count, slots_of, sum_by_slot
-from schedcache.plugins.node_matching import Mask, required_node_affinity, untolerated
+from schedcache.plugins.nodes.domains import Ints, Slots, slot_count, slots_of, sum_by_slot
+from schedcache.plugins.nodes.matching import Mask, required_node_affinity, untolerated
 
 DO_NOT_SCHEDULE = "DoNotSchedule"
 SCHEDULE_ANYWAY = "ScheduleAnyway"

@@ -22,10 +22,11 @@ from schedcache.model.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from schedcache.plugins.csi_nodes import CSINodes
-from schedcache.plugins.csi_translation import IN_TREE_PLUGINS, TranslationError, translate_volume
-from schedcache.plugins.node_matching import Mask
-from schedcache.plugins.places import (
+from schedcache.plugins.nodes.matching import Mask
+from schedcache.plugins.volumes.csi_nodes import CSINodes
+from schedcache.plugins.volumes.csi_translation import IN_TREE_PLUGINS, TranslationError, translate_volume
+from schedcache.plugins.volumes.matching import VolumeMatching
+from schedcache.plugins.volumes.places import (
     Ranks,
     first_reaching,
     place_of_selector,
@@ -33,8 +34,7 @@ from schedcache.plugins.places import (
     place_of_topologies,
     reaches,
 )
-from schedcache.plugins.pod_claims import claim_of, claim_volumes
-from schedcache.plugins.volume_matching import VolumeMatching
+from schedcache.plugins.volumes.pod_claims import claim_of, claim_volumes
 
 SELECTED_NODE_ANNOTATION = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED_ANNOTATION = "pv.kubernetes.io/bind-completed"

@@ -13,7 +13,7 @@ from schedcache.framework.row_view import RowView
 from schedcache.model import NodeSelectorTerm, Requirement
 from schedcache.model.labels import IN, NOT_IN, LabelSelector
 from schedcache.model.storage import TopologySelectorTerm
-from schedcache.plugins.node_matching import Mask, matches_requirement
+from schedcache.plugins.nodes.matching import Mask, matches_requirement
 
 Conjunction = tuple[Requirement, ...]
 Place = tuple[Conjunction, ...] | None

@@ -1,0 +1,1 @@
+"""What the plugins that score resources share."""

@@ -1,0 +1,1 @@
+"""Parts of PodTopologySpread: constraints, scores, and which events may help a pod that it rejected."""

@@ -1,0 +1,1 @@
+"""What the volume plugins share: a pod's claims, what a node can reach and attach, which volume a claim would get."""
