@@ -27,7 +27,7 @@ from schedcache.cache.pod_state import PodState
 from schedcache.cache.scheduler_cache import Dump, SchedulerCache
 from schedcache.cache.snapshot import Snapshot
 from schedcache.cache.stories import PROCESS_STORIES, Stories, Story
-from schedcache.cache.term_index import TermIndex
+from schedcache.cache.terms import TermIndex
 
 __all__ = [
     "PROCESS_STORIES",

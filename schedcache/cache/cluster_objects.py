@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any
 
+from schedcache.cache.checks.validation import expect, require
+from schedcache.cache.checks.validator import Validator, run
 from schedcache.cache.errors import CacheCorruptedError, StaleObjectError, UnknownObjectError
-from schedcache.cache.validation import expect, require
-from schedcache.cache.validator import Validator, run
 from schedcache.model.objects import ClusterObject
 
 NAMESPACE = "namespace"

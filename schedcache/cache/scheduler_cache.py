@@ -8,6 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from schedcache.cache.checks.validation import (
+    check_entries,
+    check_node,
+    check_pod_states,
+    check_snapshot,
+    check_snapshot_itself,
+)
+from schedcache.cache.checks.validator import Validator, run
 from schedcache.cache.errors import (
     AlreadyAddedError,
     AlreadyCachedError,
@@ -29,14 +37,6 @@ from schedcache.cache.node_tree import NodeTree
 from schedcache.cache.pod_state import PodState
 from schedcache.cache.snapshot import Snapshot, SnapshotChanges
 from schedcache.cache.stories import PROCESS_STORIES, Stories
-from schedcache.cache.validation import (
-    check_entries,
-    check_node,
-    check_pod_states,
-    check_snapshot,
-    check_snapshot_itself,
-)
-from schedcache.cache.validator import Validator, run
 from schedcache.model import Node, Pod
 
 

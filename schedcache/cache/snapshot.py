@@ -19,7 +19,7 @@ from schedcache.cache.errors import (
 from schedcache.cache.image_states import ImageStates, summaries
 from schedcache.cache.node_info import NodeInfo
 from schedcache.cache.node_tree import NodeTree
-from schedcache.cache.term_index import TermIndex
+from schedcache.cache.terms import TermIndex
 from schedcache.model import Node, Pod
 
 

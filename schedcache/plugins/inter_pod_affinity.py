@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from schedcache.cache import Snapshot
-from schedcache.cache.row_counts import Counts
 from schedcache.cache.terms import Owned, OwnedTerm, Ownership, PodTerm, owned_terms
+from schedcache.cache.terms.row_counts import Counts
 from schedcache.config.plugin_args import InterPodAffinityArgs
 from schedcache.framework.filtering import failing
 from schedcache.framework.handle import Handle

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from schedcache.cache import Snapshot
-from schedcache.cache.row_counts import Counts
 from schedcache.cache.terms import PodTerm
+from schedcache.cache.terms.row_counts import Counts
 from schedcache.config.plugin_args import PodTopologySpreadArgs
 from schedcache.framework.filtering import failing
 from schedcache.framework.handle import Handle

@@ -3,8 +3,9 @@
 import pytest
 
 from schedcache.cache import TermIndex
-from schedcache.cache.term_files import ShapeFile
-from schedcache.cache.terms import Owned, OwnedTerm, Ownership, Placed, PodTerm
+from schedcache.cache.terms import Owned, OwnedTerm, Ownership, PodTerm
+from schedcache.cache.terms.files import ShapeFile
+from schedcache.cache.terms.term import Placed
 from schedcache.model import LabelSelector, Pod, Requirement
 from schedcache.testing.builders import pod_object
 from tests.cache.support import make_cache, make_pod, updated

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from schedcache.cache import TermIndex
-from schedcache.cache.row_counts import RowCounts
 from schedcache.cache.terms import Ownership, PodTerm, owned_terms
+from schedcache.cache.terms.row_counts import RowCounts
 from schedcache.model import LabelSelector, Pod, Requirement
 from schedcache.testing.builders import pod_object
 from tests.cache.support import make_cache, make_pod, updated

@@ -5,8 +5,8 @@ from typing import ClassVar
 import pytest
 
 from schedcache.cache import Snapshot, TermIndex
-from schedcache.cache.term_files import ShapeFile, TermFile
 from schedcache.cache.terms import PodTerm
+from schedcache.cache.terms.files import ShapeFile, TermFile
 from schedcache.model import LabelSelector, Requirement
 from tests.cache.support import make_cache, make_node, make_pod, updated
 

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedcache.cache import Columns, SchedulerCache, Snapshot, TermIndex
-from schedcache.cache.row_counts import RowCounts
 from schedcache.cache.terms import OwnedTerm, Ownership, PodTerm, owned_terms
+from schedcache.cache.terms.row_counts import RowCounts
 from schedcache.model import LabelSelector, Node, Pod, Requirement
 
 WEB = LabelSelector((Requirement("app", "In", ("web",)),))

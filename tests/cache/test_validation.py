@@ -5,7 +5,7 @@ import re
 import pytest
 
 from schedcache.cache import CacheCorruptedError, ClusterObjects, SchedulerCache, Snapshot, Stories
-from schedcache.cache.validation import check_snapshot
+from schedcache.cache.checks.validation import check_snapshot
 from schedcache.model.objects import Service
 from tests.cache.damage import CACHE_DAMAGE, SNAPSHOT_DAMAGE, furnished, row_of_n1
 from tests.cache.support import make_cache, make_node, make_pod, updated

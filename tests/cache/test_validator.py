@@ -3,7 +3,7 @@
 import pytest
 
 from schedcache.cache import CacheCorruptedError
-from schedcache.cache.validator import Validator, run
+from schedcache.cache.checks.validator import Validator, run
 
 
 class Clock:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from schedcache.cache.row_counts import Counts
+from schedcache.cache.terms.row_counts import Counts
 from schedcache.framework.interface import MAX_NODE_SCORE, Scores
 from schedcache.framework.row_view import RowView
 from schedcache.model import TopologySpreadConstraint

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 
 from schedcache.cache.columns import Columns
 from schedcache.cache.node_info import NodeInfo
-from schedcache.cache.row_counts import Counts
-from schedcache.cache.term_check import Recount, check_remembered
-from schedcache.cache.term_files import ShapeFile, TermFile
-from schedcache.cache.terms import Matched, Owned, OwnedTerm, Placed, PodTerm, owned_terms
+from schedcache.cache.terms.check import Recount, check_remembered
+from schedcache.cache.terms.files import ShapeFile, TermFile
+from schedcache.cache.terms.row_counts import Counts
+from schedcache.cache.terms.term import Matched, Owned, OwnedTerm, Placed, PodTerm, owned_terms
 from schedcache.model import Pod, PodShape
 
 # Counting a term anew takes some 20 us, keeping it up to 6 bytes a row; and all that match a shape go with each of its pods.

@@ -13,9 +13,9 @@ from typing import TypeVar
 import numpy as np
 
 from schedcache.cache.columns import Columns, Int64s
-from schedcache.cache.row_counts import RowCounts
-from schedcache.cache.term_files import ShapeFile, TermFile
-from schedcache.cache.terms import Matched, Owned, OwnedTerm, Placed, PodTerm, owned_terms
+from schedcache.cache.terms.files import ShapeFile, TermFile
+from schedcache.cache.terms.row_counts import RowCounts
+from schedcache.cache.terms.term import Matched, Owned, OwnedTerm, Placed, PodTerm, owned_terms
 from schedcache.model import PodShape
 
 K = TypeVar("K", bound=PodTerm | OwnedTerm)

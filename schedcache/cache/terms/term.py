@@ -6,7 +6,7 @@ from typing import cast
 
 import msgspec
 
-from schedcache.cache.row_counts import RowCounts
+from schedcache.cache.terms.row_counts import RowCounts
 from schedcache.model import LabelSelector, PodAffinityTerm, PodShape
 
 _OWNED = "owned_terms"
