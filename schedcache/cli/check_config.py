@@ -4,8 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from schedcache.app.settings import load_file
 from schedcache.cli.output import writing
-from schedcache.cli.settings import load_file
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -22,7 +22,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 def execute(options: argparse.Namespace) -> int:
     """0: sound. Raises UsageError otherwise."""
-    from schedcache.cli.plugins import check_profiles
+    from schedcache.app.plugins import check_profiles
 
     loaded = load_file(options.file)
     check_profiles(loaded.config, options.file)

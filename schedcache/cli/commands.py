@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from schedcache import __version__
+from schedcache.app.errors import UsageError
 from schedcache.cli import check_config, demo, run, simulate
-from schedcache.cli.errors import UsageError
 from schedcache.cli.output import UnwrittenError, writing
 
 COMMANDS = (run, demo, simulate, check_config)

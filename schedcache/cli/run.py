@@ -20,8 +20,8 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 def execute(options: argparse.Namespace) -> int:
     """0: stopped as asked; 1: something that should run ended by itself."""
+    from schedcache.cli.flag_settings import settings_of
     from schedcache.cli.running import run
-    from schedcache.cli.settings import settings_of
 
     configure_logging(options.log_format, options.v)
-    return run(options, settings_of(options))
+    return run(settings_of(options))

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from schedcache.cli.errors import UsageError
+from schedcache.app.errors import UsageError
+from schedcache.app.settings import load_file
 from schedcache.cli.output import writing
-from schedcache.cli.settings import load_file
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

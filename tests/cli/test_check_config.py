@@ -2,9 +2,9 @@
 
 import pytest
 
+from schedcache.app.plugins import watched_kinds
 from schedcache.cache import ClusterObjects
 from schedcache.cli import main
-from schedcache.cli.plugins import watched_kinds
 from schedcache.config import config_from_dict
 from schedcache.framework import Framework, Handle, PluginSetError, Registry
 from schedcache.plugins.default_plugins import default_registry

@@ -10,10 +10,11 @@ import aiohttp
 import pytest
 
 from schedcache import __version__
+from schedcache.app.errors import UsageError
+from schedcache.app.settings import configuration_of
 from schedcache.cli import main
 from schedcache.cli.commands import make_parser
-from schedcache.cli.errors import UsageError
-from schedcache.cli.settings import configuration_of, settings_of
+from schedcache.cli.flag_settings import settings_of
 
 TWO_PROFILES = """
 apiVersion: kubescheduler.config.k8s.io/v1

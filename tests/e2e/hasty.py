@@ -5,8 +5,8 @@ A program of its own, `python -m tests.e2e.hasty`, since it is to be stopped and
 
 import sys
 
+from schedcache.app.settings import Settings
 from schedcache.cli import main
-from schedcache.cli.settings import Settings
 from schedcache.kube.http.transport import Transport
 from schedcache.kube.watch.reflector import Reflector
 

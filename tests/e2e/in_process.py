@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from schedcache.cli.program import Program, assembled
-from schedcache.cli.settings import Settings, configuration_of
+from schedcache.app.program import Program, assembled
+from schedcache.app.settings import Settings, configuration_of
 from schedcache.server.dump import StateDump
 from schedcache.testing import wait_until
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from schedcache.cli import running
-from schedcache.cli.running import health_of
+from schedcache.app import health as app_health
+from schedcache.app.health import health_of
 from schedcache.testing import wait_until
 from tests.e2e.in_process import dump_of, scheduler
 from tests.e2e.truth import assert_bound_once, assert_dump_is_truth, assert_no_node_is_overcommitted
@@ -28,7 +28,7 @@ async def cluster(cluster):
 
 @pytest.mark.parametrize("source", ["reflector", "kopf"])
 async def test_it_is_not_ready_meanwhile_and_loses_nothing(cluster, source, monkeypatch):
-    monkeypatch.setattr(running, "LOST_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(app_health, "LOST_SECONDS", PATIENCE_SECONDS)
     await cluster.make_nodes(10, capacity={"cpu": "4"})
     async with scheduler(cluster.kubeconfig, event_source=source, qps=50.0, burst=1) as program:
         health = health_of(program)

@@ -9,7 +9,7 @@ import sys
 import aiohttp
 import pytest
 
-from schedcache.cli.demo_workload import BOUND, WORKLOADS
+from schedcache.cli.demo.workload import BOUND, WORKLOADS
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from schedcache.cli import running
-from schedcache.cli.running import health_of
+from schedcache.app import health as app_health
+from schedcache.app.health import health_of
 from schedcache.testing import Answer, FaultProxy, wait_until
 from tests.e2e.in_process import dump_of, scheduler
 from tests.e2e.truth import assert_bound_once, assert_dump_is_truth
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.controlplane
 
 
 async def test_it_is_not_ready_while_no_bind_is_answered(cluster, monkeypatch):
-    monkeypatch.setattr(running, "LOST_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(app_health, "LOST_SECONDS", PATIENCE_SECONDS)
     await cluster.make_nodes(2)
     async with FaultProxy(cluster.control_plane) as proxy, scheduler(proxy.kubeconfig) as program:
         health = health_of(program)

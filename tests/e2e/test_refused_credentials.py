@@ -2,7 +2,7 @@
 
 import pytest
 
-from schedcache.cli.running import health_of
+from schedcache.app.health import health_of
 from schedcache.testing import Answer, FaultProxy, wait_until
 from tests.e2e.in_process import dump_of, scheduler
 from tests.e2e.truth import assert_bound_once, assert_dump_is_truth

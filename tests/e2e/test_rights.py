@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from schedcache.cli.program import assembled
-from schedcache.cli.settings import Settings, configuration_of
+from schedcache.app.program import assembled
+from schedcache.app.settings import Settings, configuration_of
 from schedcache.kube.watch.kinds import KINDS
 from schedcache.testing import FaultProxy, LoseResponse, read_manifest, wait_until
 from tests.e2e.scheduler_process import SchedulerProcess

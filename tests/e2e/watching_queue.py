@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from schedcache.cli.program import Program
+from schedcache.app.program import Program
 from schedcache.queue import QueuedPodInfo
 from schedcache.testing import JSONObject, wait_until
 

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from schedcache.cli.source_metrics import SourceCollector
+from schedcache.app.source_metrics import SourceCollector
 from schedcache.framework import SKIP, Code, Status, Verdicts, unschedulable
 from schedcache.kube.watch.stats import KindStats, SourceStats
 from schedcache.ports import Outage

@@ -1,6 +1,5 @@
-"""From flags and the configuration file to what is run; flags win."""
+"""What is run, and the configuration that it is run with."""
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import structlog
 from msgspec.structs import replace
 
-from schedcache.cli.errors import UsageError
+from schedcache.app.errors import UsageError
 from schedcache.config import (
     ConfigError,
     KubeSchedulerConfiguration,
@@ -17,7 +16,6 @@ from schedcache.config import (
     load_config,
     with_defaults,
 )
-from schedcache.config.duration import seconds
 
 DEFAULT_SCHEDULER_NAME = "schedcache"
 _log = structlog.get_logger(__name__)
@@ -28,7 +26,8 @@ class Settings:
     """What to run.
 
     `configuration` is complete (`with_defaults`). `qps` and `burst` are for binds and for the other writes each. An assumed
-    pod that the watch has not confirmed `assumed_pod_ttl` seconds after its binding is asked about.
+    pod that the watch has not confirmed `assumed_pod_ttl` seconds after its binding is asked about. `port` is that of
+    metrics and dump on `bind_address`, `probe_port` that of the probes on all addresses; 0: any free one, None: not served.
     """
 
     configuration: KubeSchedulerConfiguration
@@ -40,36 +39,14 @@ class Settings:
     max_in_unschedulable: float = 300.0
     assumed_pod_ttl: float = 30.0
     validate: bool = False
+    bind_address: str = "127.0.0.1"
+    port: int | None = None
+    probe_port: int | None = None
 
     @property
     def profiles(self) -> Sequence[KubeSchedulerProfile]:
         """The profiles to schedule for: none when observing."""
         return () if self.observe else self.configuration.profiles or ()
-
-
-def settings_of(options: argparse.Namespace) -> Settings:
-    """Raises UsageError, naming the flag, or the file and its field."""
-    if options.leader_elect:
-        raise UsageError("--leader-elect: there is no leader election yet; run one replica, with --leader-elect=false")
-    configuration = configuration_of(options.config, options.scheduler_name)
-    connection = configuration.client_connection
-    if connection is None:
-        raise TypeError("with_defaults fills in clientConnection")
-    election = configuration.leader_election
-    if election is not None and election.leader_elect and options.config and options.leader_elect is None:
-        _log.warning("no leader election yet: run one replica", field="leaderElection.leaderElect")
-    return Settings(
-        configuration=configuration,
-        kubeconfig=str(options.kubeconfig) if options.kubeconfig else connection.kubeconfig or None,
-        qps=options.kube_api_qps or connection.qps or 0.0,
-        burst=options.kube_api_burst or connection.burst or 1,
-        event_source=options.event_source,
-        observe=options.observe,
-        max_in_unschedulable=_duration(
-            "--pod-max-in-unschedulable-pods-duration", options.pod_max_in_unschedulable_pods_duration
-        ),
-        validate=options.validate,
-    )
 
 
 def configuration_of(file: Path | None, scheduler_name: str | None) -> KubeSchedulerConfiguration:
@@ -102,10 +79,3 @@ def load_file(file: Path) -> LoadedConfig:
         raise UsageError(f"{file}: no text in UTF-8: {error.reason}") from error
     except ConfigError as error:
         raise UsageError(str(error)) from error
-
-
-def _duration(flag: str, text: str) -> float:
-    try:
-        return seconds(text)
-    except ValueError as error:
-        raise UsageError(f"{flag}: {error}") from error

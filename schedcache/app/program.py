@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import structlog
 from prometheus_client import CollectorRegistry
 
+from schedcache.app.idle import Nobody
+from schedcache.app.plugins import watched_kinds
+from schedcache.app.settings import Settings
+from schedcache.app.source_metrics import SourceCollector
 from schedcache.cache import CacheCorruptedError, ClusterObjects, SchedulerCache
-from schedcache.cli.idle import Nobody
-from schedcache.cli.plugins import watched_kinds
-from schedcache.cli.settings import Settings
-from schedcache.cli.source_metrics import SourceCollector
 from schedcache.framework import Framework
 from schedcache.kube.http.credentials import load_credentials
 from schedcache.kube.http.transport import Transport
@@ -186,7 +186,7 @@ def make_source(
     """The event source of that name, for pods, nodes and what the plugins read besides. Raises PluginSetError."""
     kinds = ["Pod", "Node", *sorted(set[str]().union(*map(watched_kinds, frameworks)))]
     if name == "kopf":
-        from schedcache.kube.kopf.source import KopfSource  # half a second of imports that nobody else needs
+        from schedcache.kube.kopf.source import KopfSource  # noqa: PLC0415  half a second of imports that nobody else needs
 
         return KopfSource(transport, sink, kinds)
     return Reflector(transport, sink, kinds)

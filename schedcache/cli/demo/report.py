@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from rich.console import Console
 from rich.table import Table
 
-from schedcache.cli.demo_workload import BOUND, NAMESPACE, NOT_OURS, WAITS, WORKLOADS, ZONES
+from schedcache.cli.demo.workload import BOUND, NAMESPACE, NOT_OURS, WAITS, WORKLOADS, ZONES
 from schedcache.model import Node, Pod
 from schedcache.testing import Cluster, JSONObject
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from schedcache.cli.errors import UsageError
+from schedcache.app.errors import UsageError
 
 _SHUTDOWN_SECONDS = 2.0
 

@@ -3,8 +3,8 @@
 import time
 from pathlib import Path
 
+from schedcache.app.errors import UsageError
 from schedcache.cache import ClusterObjects
-from schedcache.cli.errors import UsageError
 from schedcache.config import KubeSchedulerConfiguration
 from schedcache.framework import Framework, PluginSetError, RegistryError
 from schedcache.kube.watch.kinds import KINDS

@@ -9,12 +9,14 @@ from functools import partial
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from schedcache.cli.demo_report import expected_of, fate, report
-from schedcache.cli.demo_workload import NAMESPACE, NODES, WORKLOADS, ZONES, demo_nodes
-from schedcache.cli.program import Program, assembled
-from schedcache.cli.running import health_of, main_routes, stop_signals
-from schedcache.cli.serving import serve
-from schedcache.cli.settings import Settings, configuration_of
+from schedcache.app.health import health_of
+from schedcache.app.program import Program, assembled
+from schedcache.app.running import main_routes
+from schedcache.app.serving import serve
+from schedcache.app.settings import Settings, configuration_of
+from schedcache.cli.demo.report import expected_of, fate, report
+from schedcache.cli.demo.workload import NAMESPACE, NODES, WORKLOADS, ZONES, demo_nodes
+from schedcache.cli.stopping import stop_signals
 from schedcache.testing import Cluster, ControlPlane, find_binaries, in_parallel
 
 PATIENCE_SECONDS = 60.0

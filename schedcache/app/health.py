@@ -1,0 +1,89 @@
+"""What the health of a program depends on: its tasks, its loop, its watches, its binds."""
+
+from schedcache.app.program import Program
+from schedcache.kube.watch.kinds import KINDS
+from schedcache.server.health import Health
+
+LOST_SECONDS = 15.0
+"""Longer than the first three tries to connect again take (11.2 s): when one API server of several goes, or the only one is
+restarted in some seconds, nobody has to know. Shorter than anything that may be called work."""
+STALE_SECONDS = 75.0
+"""A watch brings something at least every minute, a bookmark if nothing else."""
+STALLED_SECONDS = 10.0
+"""The housekeeping of a loop that lives runs every second."""
+
+
+def health_of(program: Program) -> Health:
+    """Alive: every task runs and the loop turns. Ready: all kinds are listed and heard of, and nothing is stopping."""
+    scheduler, source = program.scheduler, program.source
+
+    def tasks() -> str:
+        failed = program.failed_task()
+        return f"{failed} has ended" if failed and not program.stopping else ""
+
+    def loop() -> str:
+        last = scheduler.last_housekeeping
+        age = 0.0 if last is None or program.stopping else scheduler.state.clock() - last
+        return f"stalled for {age:.0f} s" if age > STALLED_SECONDS else ""
+
+    def synced() -> str:
+        missing = [plural(kind) for kind in source.ages() if kind not in scheduler.handlers.synced_kinds]
+        return f"not listed yet: {', '.join(missing)}" if missing else "" if source.has_synced() else "not synced"
+
+    def watches() -> str:
+        outages = source.outages()
+        lost = [
+            f"{plural(kind)} ({outage.seconds:.0f} s, {outage.why})"
+            for kind, outage in outages.items()
+            if outage.seconds > LOST_SECONDS
+        ]
+        stale = [
+            f"{plural(kind)} ({age:.0f} s)"
+            for kind, age in source.ages().items()
+            if age > STALE_SECONDS and kind not in outages
+        ]
+        told = {"no connection for": lost, "nothing heard of": stale}
+        return "; ".join(f"{what} {', '.join(kinds)}" for what, kinds in told.items() if kinds)
+
+    def cache() -> str:
+        return "found wrong, to be read afresh" if source.rebuild_wanted() else ""
+
+    def binding() -> str:
+        # An API server that has lost its etcd keeps watches open and carries nothing out.
+        outages = {
+            "bind": program.binder.binds.outage(),
+            "read of a pod that may be bound": program.binder.reads.outage(),
+        }
+        return "; ".join(
+            f"no {what} was answered for {outage.seconds:.0f} s ({outage.why})"
+            for what, outage in outages.items()
+            if outage is not None and outage.seconds > LOST_SECONDS
+        )
+
+    def credentials() -> str:
+        # Watches that are open stay so for minutes after the token has expired.
+        return "the API server refuses them (401)" if program.transport.unauthorized else ""
+
+    def scheduling() -> str:
+        return "" if scheduler.last_housekeeping is not None else "not begun"
+
+    def shutdown() -> str:
+        return "stopping" if program.stopping else ""
+
+    return Health(
+        livez=[("tasks", tasks), ("scheduling-loop", loop)],
+        readyz=[
+            ("informer-sync", synced),
+            ("watches", watches),
+            ("cache", cache),
+            ("binding", binding),
+            ("credentials", credentials),
+            ("scheduling", scheduling),
+            ("shutdown", shutdown),
+        ],
+    )
+
+
+def plural(kind: str) -> str:
+    """As people call the kind, and as the API's paths do."""
+    return KINDS[kind].plural

@@ -1,0 +1,57 @@
+"""A program at work: served over HTTP, until it is told to stop."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import structlog
+from aiohttp import web
+from prometheus_client.aiohttp import make_aiohttp_handler
+
+from schedcache.app.health import health_of
+from schedcache.app.program import Program
+from schedcache.app.serving import serve
+from schedcache.app.settings import Settings
+from schedcache.server.dump import dump_route
+from schedcache.server.health import Health
+
+_log = structlog.get_logger(__name__)
+
+
+async def run_until(program: Program, stop: asyncio.Event) -> int:
+    """Run the program until `stop` is set (0), or until one of its tasks fails (1)."""
+    running = asyncio.create_task(program.run(), name="program")
+    stopped = asyncio.create_task(stop.wait(), name="stop signal")
+    await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
+    asked = stop.is_set()
+    if asked:
+        _log.info("stopping; a second signal ends it at once")
+    stopped.cancel()
+    running.cancel()
+    (error, _) = await asyncio.gather(running, stopped, return_exceptions=True)
+    if asked and (error is None or isinstance(error, asyncio.CancelledError)):
+        _log.info("stopped")
+        return 0
+    _log.critical("ended by itself", exc_info=error if isinstance(error, BaseException) else None)
+    return 1
+
+
+@contextlib.asynccontextmanager
+async def served(program: Program, settings: Settings) -> AsyncIterator[None]:
+    """Answer on the ports that the settings name, for as long as the block lasts. Raises UsageError for one that is taken."""
+    health = health_of(program)
+    async with contextlib.AsyncExitStack() as stack:
+        if settings.port is not None:
+            routes = main_routes(program, health)
+            port = await stack.enter_async_context(serve(routes, settings.bind_address, settings.port, "--port"))
+            _log.info("serving metrics and dump", address=settings.bind_address, port=port)
+        if settings.probe_port is not None:
+            probes = serve(health.routes(), None, settings.probe_port, "--probe-port")
+            _log.info("serving probes", port=await stack.enter_async_context(probes))
+        yield
+
+
+def main_routes(program: Program, health: Health) -> list[web.RouteDef]:
+    """Everything that is answered on the main port."""
+    metrics = web.get("/metrics", make_aiohttp_handler(program.registry))
+    return [metrics, dump_route(program.scheduler, program.source), *health.routes()]
