@@ -1,0 +1,50 @@
+"""The document that `/dump` gives: its structs, how it is written, and how it is read back.
+
+    from schedcache.dump import load_dump
+
+    dump = load_dump(Path("dump.json").read_bytes(), "dump.json")
+    late = [pod.name for pod in dump.queue.pods.values() if dump.taken_at - pod.timestamp > timedelta(minutes=5)]
+
+`load_dump` needs no running scheduler and nothing that talks to one; `schedcache.server.dump` takes dumps of a scheduler, and
+`pieces` makes them JSON. A dump of the same `apiVersion` by a later schedcache may have more fields and is read without
+them; a field that is there today stays, under its name and with its meaning, until that version changes.
+"""
+
+from schedcache.dump.document import (
+    API_VERSION,
+    KIND,
+    STATES,
+    AllocatableAmounts,
+    Amounts,
+    Dump,
+    ImageState,
+    InFlightEntry,
+    NodeState,
+    NonZeroAmounts,
+    PodState,
+    QueuedPod,
+    QueueState,
+    Story,
+)
+from schedcache.dump.loading import DumpError, load_dump
+from schedcache.dump.writing import pieces
+
+__all__ = [
+    "API_VERSION",
+    "KIND",
+    "STATES",
+    "AllocatableAmounts",
+    "Amounts",
+    "Dump",
+    "DumpError",
+    "ImageState",
+    "InFlightEntry",
+    "NodeState",
+    "NonZeroAmounts",
+    "PodState",
+    "QueueState",
+    "QueuedPod",
+    "Story",
+    "load_dump",
+    "pieces",
+]
