@@ -29,6 +29,7 @@ The queue is for one thread.
 """
 
 from schedcache.queue import events
+from schedcache.queue.dump import QueuedPodHistory, QueueDump
 from schedcache.queue.errors import QueueError
 from schedcache.queue.gates import GateFn, PreEnqueue
 from schedcache.queue.hints import HintFn, HintRegistration, Registrations
@@ -45,8 +46,10 @@ __all__ = [
     "NoMetrics",
     "PodLister",
     "PreEnqueue",
+    "QueueDump",
     "QueueError",
     "QueueMetrics",
+    "QueuedPodHistory",
     "QueuedPodInfo",
     "Registrations",
     "SchedulingQueue",

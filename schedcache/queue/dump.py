@@ -1,41 +1,74 @@
-"""The pods of the queue as JSON values."""
+"""What the queue holds at one moment, for whoever looks at it later."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from schedcache.queue.queued_pod import QueuedPodInfo
 
-_MILLISECOND = 1_000_000
+
+class QueuedPodHistory(msgspec.Struct, frozen=True, gc=False):
+    """What has become of a waiting pod so far; the fields are those of QueuedPodInfo, times in seconds of the queue's clock.
+
+    `name` is `namespace/name`, plugins are sorted. `backoff_until` None = the pod is in neither of the backoff queues.
+    """
+
+    name: str
+    attempts: int
+    unschedulable_count: int
+    consecutive_errors: int
+    unschedulable_plugins: tuple[str, ...]
+    pending_plugins: tuple[str, ...]
+    gated_by: str
+    timestamp: float
+    initial_attempt: float | None
+    flushed: bool
+    resource_version: str
+    backoff_until: float | None
 
 
-def uids(infos: Iterable[QueuedPodInfo]) -> list[str]:
+class QueueDump(msgspec.Struct, frozen=True):
+    """The whole queue. Pods are UIDs: `active` and both backoffs in their order, `unschedulable` and `in_flight` sorted.
+
+    `in_flight_events` has ("pod", UID) for each pod in flight and ("event", label) for each event kept for them, oldest
+    first; `nominated` the pods of each node, first nominated first; `pods` those in a queue, by UID.
+    """
+
+    active: tuple[str, ...]
+    backoff: tuple[str, ...]
+    error_backoff: tuple[str, ...]
+    unschedulable: tuple[str, ...]
+    in_flight: tuple[str, ...]
+    in_flight_events: tuple[tuple[str, str], ...]
+    scheduling_cycle: int
+    nominated: Mapping[str, tuple[str, ...]]
+    pods: Mapping[str, QueuedPodHistory]
+
+
+def uids(infos: Iterable[QueuedPodInfo]) -> tuple[str, ...]:
     """In the order given."""
-    return [info.pod.uid for info in infos]
+    return tuple([info.pod.uid for info in infos])
 
 
-def histories(waiting: Iterable[QueuedPodInfo], backing_off: Iterable[QueuedPodInfo]) -> dict[str, Any]:
-    """UID -> what has become of the pod so far; of one that is backing off also until when."""
-    pods = {info.pod.uid: _history(info) for info in waiting}
-    for info in backing_off:
-        pods[info.pod.uid] = {**_history(info), "backoff_until_ms": _ms(info.backoff_until_ns)}
+def histories(waiting: Iterable[QueuedPodInfo], backing_off: Iterable[QueuedPodInfo]) -> Mapping[str, QueuedPodHistory]:
+    """By UID; those that are backing off with the end of it."""
+    pods = {info.pod.uid: _history(info, None) for info in waiting}
+    pods.update((info.pod.uid, _history(info, info.backoff_until)) for info in backing_off)
     return pods
 
 
-def _history(info: QueuedPodInfo) -> dict[str, Any]:
-    return {
-        "name": info.pod.full_name,
-        "attempts": info.attempts,
-        "unschedulable_count": info.unschedulable_count,
-        "consecutive_errors": info.consecutive_errors,
-        "unschedulable_plugins": sorted(info.unschedulable_plugins),
-        "pending_plugins": sorted(info.pending_plugins),
-        "gated_by": info.gated_by,
-        "timestamp_ms": _ms(info.timestamp_ns),
-        "initial_attempt_ms": _ms(info.initial_attempt_ns),
-        "flushed": info.flushed,
-        "resource_version": info.pod.resource_version,
-    }
-
-
-def _ms(ns: int | None) -> int | None:
-    return None if ns is None else (ns + _MILLISECOND // 2) // _MILLISECOND
+def _history(info: QueuedPodInfo, backoff_until: float | None) -> QueuedPodHistory:
+    return QueuedPodHistory(
+        info.pod.full_name,
+        info.attempts,
+        info.unschedulable_count,
+        info.consecutive_errors,
+        tuple(sorted(info.unschedulable_plugins)),
+        tuple(sorted(info.pending_plugins)),
+        info.gated_by,
+        info.timestamp,
+        info.initial_attempt,
+        info.flushed,
+        info.pod.resource_version,
+        backoff_until,
+    )

@@ -8,7 +8,7 @@ from schedcache.ports import ClusterEvent
 from schedcache.queue import events
 from schedcache.queue.backoff import Backoff, BackoffQueue
 from schedcache.queue.clock import to_ns, to_seconds
-from schedcache.queue.dump import histories, uids
+from schedcache.queue.dump import QueueDump, histories, uids
 from schedcache.queue.errors import QueueError
 from schedcache.queue.faults import Faults
 from schedcache.queue.gates import Gates, PreEnqueue
@@ -340,24 +340,23 @@ class SchedulingQueue:
             return ("gated" if info.gated_by else "unschedulable"), info
         return None
 
-    def dump(self) -> dict[str, object]:
-        """The whole state as JSON values; times in milliseconds of the clock.
-
-        UIDs by queue in their order, what is in flight, nominations, and `pods` with the history of each queued pod.
-        """
+    def dump(self) -> QueueDump:
+        """Everything, at this moment; later changes do not show in it. Costs some microseconds a pod."""
         active, pool = self.active_pods(), self.unschedulable_pods()
         backoff, errors = self.backoff_pods(), self.error_backoff_pods()
-        return {
-            "active": uids(active),
-            "backoff": uids(backoff),
-            "error_backoff": uids(errors),
-            "unschedulable": sorted(uids(pool)),
-            "in_flight": sorted(self.in_flight()),
-            "in_flight_events": [{kind: what} for kind, what in self.in_flight_events()],
-            "scheduling_cycle": self.scheduling_cycle,
-            "nominated": {node: [p.uid for p in self.nominated_pods_for_node(node)] for node in self.nominated_nodes()},
-            "pods": histories(active + pool, backoff + errors),
-        }
+        return QueueDump(
+            active=uids(active),
+            backoff=uids(backoff),
+            error_backoff=uids(errors),
+            unschedulable=tuple(sorted(uids(pool))),
+            in_flight=tuple(sorted(self.in_flight())),
+            in_flight_events=tuple(self.in_flight_events()),
+            scheduling_cycle=self.scheduling_cycle,
+            nominated={
+                node: tuple([pod.uid for pod in self.nominated_pods_for_node(node)]) for node in self.nominated_nodes()
+            },
+            pods=histories(active + pool, backoff + errors),
+        )
 
     # ---- inside
 

@@ -1,131 +1,104 @@
 """`/dump`: everything that the scheduler holds, from one moment, written in pieces so that nothing waits for it."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
-from typing import Any
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import NamedTuple
 
-import msgspec
 from aiohttp import web
 
-from schedcache.cache import Dump, NodeInfo, Story
-from schedcache.model import Pod, Resource
+from schedcache.cache import Story
+from schedcache.dump import API_VERSION, KIND, Dump, PodState, pieces
+from schedcache.model import Pod
 from schedcache.ports import EventSource
+from schedcache.queue import QueueDump
 from schedcache.scheduling import Scheduler
+from schedcache.server.dump_states import Moment, Rendered, node_state, queue_state, story_of
 
-API_VERSION = "schedcache/v1"
-KIND = "Dump"
-_PIECE = 100
-"""Nodes or pods between two turns of the event loop: a millisecond or two."""
-_QUEUES = (("active", "active"), ("backoff", "backoff"), ("error_backoff", "backoff"), ("in_flight", "in flight"))
+WallClock = Callable[[], float]
+"""Seconds since 1970."""
+_STORIES = "stories"
+_WANTED = re.compile(r"(?:[^/]+(?:/[^/]+)?)?")
+_WHOSE = "expected all, NAMESPACE/NAME or the UID of a pod, or the name of a node"
 
 
-class StateDump:
-    """What is held at the moment of construction, which takes microseconds a pod; `pieces` renders it at leisure."""
+def take_dump(
+    scheduler: Scheduler, source: EventSource, wall_clock: WallClock = time.time, told: Iterable[Story] | None = None
+) -> Dump:
+    """What is held now, with the stories `told`, all of one moment; that takes microseconds a pod.
 
-    def __init__(self, scheduler: Scheduler, source: EventSource, told: list[Story] | None = None) -> None:
-        state = scheduler.state
-        self._cache: Dump = state.cache.dump()
-        self._assumed: dict[str, Pod] = {uid: held.pod for uid, held in state.cache.assumed_pods.items()}
-        self._pods: list[Pod] = list(state.pods.values())
-        self._queue = state.queue.dump()
+    The maps hold nothing of their own: a node or pod is rendered when it is asked for, from what does not change any more.
+    """
+    state = scheduler.state
+    moment = Moment(state.clock(), wall_clock())
+    cache, queue = state.cache.dump(), state.queue.dump()
+    pods = _Pods(scheduler, queue, moment)
+    return Dump(
+        api_version=API_VERSION,
+        kind=KIND,
+        taken_at=moment.taken_at,
+        generation=cache.generation,
+        resource_versions=dict(source.resource_versions()),
+        assumed=tuple(sorted(cache.assumed_pods)),
+        queue=queue_state(queue, moment),
+        nodes=Rendered(cache.nodes, node_state),
+        pods=Rendered({pod.uid: pod for pod in state.pods.values()}, pods.state),
+        stories=None if told is None else tuple([story_of(story, moment) for story in told]),
+    )
+
+
+class _Assumed(NamedTuple):
+    pod: Pod
+    binding_finished: bool
+    deadline: float | None
+
+
+class _Pods:
+    """Where each pod is in its life, at one moment."""
+
+    def __init__(self, scheduler: Scheduler, queue: QueueDump, moment: Moment) -> None:
+        assumed = scheduler.state.cache.assumed_pods
+        self._assumed = {uid: _Assumed(held.pod, held.binding_finished, held.deadline) for uid, held in assumed.items()}
         self._waiting = {waiting.pod.uid for f in scheduler.frameworks.values() for waiting in f.waiting_pods}
-        self._versions = dict(source.resource_versions())
-        self._stories = told
+        self._queue = queue
+        self._moment = moment
 
-    def pieces(self) -> Iterator[bytes]:
-        """JSON texts that together are the dump."""
-        head: dict[str, Any] = {
-            "apiVersion": API_VERSION,
-            "kind": KIND,
-            "generation": self._cache.generation,
-            "resourceVersions": self._versions,
-            "assumed": sorted(self._cache.assumed_pods),
-        }
-        if self._stories is not None:
-            head["stories"] = self._stories
-        yield msgspec.json.encode(head)[:-1] + b',"queue":'
-        yield msgspec.json.encode(self._queue)
-        yield b',"nodes":'
-        yield from _object_pieces((name, node_state(info)) for name, info in self._cache.nodes.items())
-        yield b',"pods":'
-        yield from _object_pieces(self._pod_states())
-        yield b"}"
+    def state(self, pod: Pod) -> PodState:
+        assumed = self._assumed.get(pod.uid)
+        shown = pod if assumed is None else assumed.pod
+        return PodState(
+            namespace=pod.namespace,
+            name=pod.name,
+            node=shown.node_name,
+            state=self._where(pod),
+            scheduler_name=pod.scheduler_name,
+            priority=shown.priority,
+            phase=shown.phase,
+            deleting=shown.terminating,
+            nominated_node_name=shown.nominated_node_name,
+            resource_version=shown.resource_version,
+            binding_finished=assumed is not None and assumed.binding_finished,
+            assumed_deadline=self._moment.date_if_any(None if assumed is None else assumed.deadline),
+        )
 
-    def _pod_states(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        waiting_in = self._queued_states()
-        for pod in self._pods:
-            assumed = self._assumed.get(pod.uid)
-            if pod.node_name:
-                where = "bound"
-            elif assumed is not None:
-                where = "waiting on permit" if pod.uid in self._waiting else "assumed"
-            else:
-                where = waiting_in.get(pod.uid, "pending")
-            yield pod.uid, _pod_state(pod if assumed is None else assumed, where)
+    def _where(self, pod: Pod) -> str:
+        if pod.node_name:
+            return "bound"
+        if pod.uid in self._assumed:
+            return "waiting on permit" if pod.uid in self._waiting else "assumed"
+        return self._queued.get(pod.uid, "pending")
 
-    def _queued_states(self) -> dict[str, str]:
+    @cached_property
+    def _queued(self) -> Mapping[str, str]:
         """UID -> state, for the pods that the queue knows; all others without a node are other schedulers'."""
-        queued: Mapping[str, Any] = self._queue["pods"]  # type: ignore[assignment]  # a JSON object by its format
-        states = {uid: "gated" if info["gated_by"] else "unschedulable" for uid, info in queued.items()}
-        for queue, state in _QUEUES:
-            states.update(dict.fromkeys(self._queue[queue], state))  # type: ignore[call-overload]  # a list by its format
+        queue = self._queue
+        states = {uid: "gated" if history.gated_by else "unschedulable" for uid, history in queue.pods.items()}
+        states.update(dict.fromkeys(queue.active, "active"))
+        states.update(dict.fromkeys(queue.backoff + queue.error_backoff, "backoff"))
+        states.update(dict.fromkeys(queue.in_flight, "in flight"))
         return states
-
-
-def _pod_state(pod: Pod, state: str) -> dict[str, Any]:
-    return {
-        "namespace": pod.namespace,
-        "name": pod.name,
-        "node": pod.node_name,
-        "state": state,
-        "schedulerName": pod.scheduler_name,
-        "priority": pod.priority,
-        "phase": pod.phase,
-        "deleting": pod.terminating,
-        "nominatedNodeName": pod.nominated_node_name,
-        "resourceVersion": pod.resource_version,
-    }
-
-
-def node_state(info: NodeInfo) -> dict[str, Any]:
-    """A node with its sums, as JSON values; `present` false = no node object: only its pods are known."""
-    return {
-        "present": info.node is not None,
-        "pods": sorted(pod.uid for pod in info.pods),
-        "pods_with_affinity": sorted(pod.uid for pod in info.pods_with_affinity),
-        "pods_with_required_anti_affinity": sorted(pod.uid for pod in info.pods_with_required_anti_affinity),
-        "used_ports": sorted(info.used_ports),
-        "requested": _resource(info.requested),
-        "non_zero_requested": {
-            "milli_cpu": info.non_zero_requested.milli_cpu,
-            "memory": info.non_zero_requested.memory,
-        },
-        "allocatable": {**_resource(info.allocatable), "allowed_pod_number": info.allocatable.allowed_pod_number},
-        "image_states": {
-            name: {"size": image.size, "num_nodes": image.num_nodes} for name, image in info.image_states.items()
-        },
-        "pvc_ref_counts": dict(info.pvc_ref_counts),
-    }
-
-
-def _resource(amounts: Resource) -> dict[str, Any]:
-    return {
-        "milli_cpu": amounts.milli_cpu,
-        "memory": amounts.memory,
-        "ephemeral_storage": amounts.ephemeral_storage,
-        "scalar": {name: amount for name, amount in amounts.scalar.items() if amount},
-    }
-
-
-def _object_pieces(items: Iterable[tuple[str, Any]]) -> Iterator[bytes]:
-    """A JSON object, some members at a time."""
-    members = iter(items)
-    opening = b"{"
-    while some := dict(islice(members, _PIECE)):
-        yield opening + msgspec.json.encode(some)[1:-1]
-        opening = b","
-    yield b"}" if opening == b"," else b"{}"
 
 
 def stories(scheduler: Scheduler, wanted: str) -> list[Story]:
@@ -133,22 +106,37 @@ def stories(scheduler: Scheduler, wanted: str) -> list[Story]:
     ring = scheduler.state.cache.stories
     if wanted in ("", "all"):
         return list(ring.of())
-    uid = next((pod.uid for pod in scheduler.state.pods.values() if pod.full_name == wanted), wanted)
+    namespace, slash, name = wanted.partition("/")
+    pod = scheduler.state.pods.get(namespace, name) if slash else None
+    uid = wanted if pod is None else pod.uid
     return list(ring.of(uid=uid)) or list(ring.of(node=wanted))
 
 
-def dump_route(scheduler: Scheduler, source: EventSource) -> web.RouteDef:
-    """`GET /dump`; with `?stories=all`, `=NAMESPACE/NAME`, `=UID` or `=NODE` the stories too."""
+def dump_route(scheduler: Scheduler, source: EventSource, wall_clock: WallClock = time.time) -> web.RouteDef:
+    """`GET /dump`; with `?stories=all`, `=NAMESPACE/NAME`, `=UID` or `=NODE` the stories too. Anything else is a 400."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
+        wanted = _wanted_stories(request)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        wanted = request.query.get("stories")
-        dump = StateDump(scheduler, source, None if wanted is None else stories(scheduler, wanted))
+        dump = take_dump(scheduler, source, wall_clock, None if wanted is None else stories(scheduler, wanted))
         await response.prepare(request)
-        for piece in dump.pieces():
+        for piece in pieces(dump):
             await response.write(piece)
             await asyncio.sleep(0)
         await response.write_eof()
         return response
 
     return web.get("/dump", handle)
+
+
+def _wanted_stories(request: web.Request) -> str | None:
+    """Raises HTTPBadRequest for parameters that nobody can have meant."""
+    if unknown := sorted(request.query.keys() - {_STORIES}):
+        raise web.HTTPBadRequest(text=f"unknown parameter {unknown[0]!r}: expected {_STORIES}, or none\n")
+    values = request.query.getall(_STORIES, [])
+    if len(values) > 1:
+        raise web.HTTPBadRequest(text=f"{_STORIES}: expected one value, got {len(values)}\n")
+    wanted = values[0] if values else None
+    if wanted is not None and not _WANTED.fullmatch(wanted):
+        raise web.HTTPBadRequest(text=f"{_STORIES}: {_WHOSE}, got {wanted!r}\n")
+    return wanted

@@ -210,12 +210,12 @@ def _as_wanted(reasons: Sequence[str] | None, want: str) -> str:
 
 
 def _queued(world: ReplayWorld) -> dict[str, str]:
-    dump: Any = world.queue.dump()
-    names = {uid: pod["name"] for uid, pod in dump["pods"].items()}
-    gated = {uid for uid, pod in dump["pods"].items() if pod["gated_by"]}
-    queues = {"active": dump["active"], "backoff": dump["backoff"] + dump["error_backoff"]}
+    dump = world.queue.dump()
+    names = {uid: pod.name for uid, pod in dump.pods.items()}
+    gated = {uid for uid, pod in dump.pods.items() if pod.gated_by}
+    queues = {"active": dump.active, "backoff": dump.backoff + dump.error_backoff}
     found = {names[uid]: queue for queue, uids in queues.items() for uid in uids}
-    return found | {names[uid]: "gated" if uid in gated else "unschedulable" for uid in dump["unschedulable"]}
+    return found | {names[uid]: "gated" if uid in gated else "unschedulable" for uid in dump.unschedulable}
 
 
 def _in_queue(world: ReplayWorld, want: Mapping[str, Sequence[str]]) -> Any:

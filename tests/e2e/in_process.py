@@ -6,11 +6,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from schedcache.app.program import Program, assembled
 from schedcache.app.settings import Settings, configuration_of
-from schedcache.server.dump import StateDump
+from schedcache.dump import Dump, load_dump, pieces
+from schedcache.server.dump import take_dump
 from schedcache.testing import wait_until
 
 
@@ -41,8 +40,8 @@ async def scheduler(kubeconfig: Path, **settings: Any) -> AsyncIterator[Program]
 def dump_of(program: Program) -> Any:
     """Reads the dump as `/dump` gives it."""
 
-    async def read() -> dict[str, Any]:
-        return msgspec.json.decode(b"".join(StateDump(program.scheduler, program.source).pieces()))
+    async def read() -> Dump:
+        return load_dump(b"".join(pieces(take_dump(program.scheduler, program.source))))
 
     return read
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import aiohttp
 
+from schedcache.dump import Dump, load_dump
 from schedcache.testing import wait_until
 
 START_SECONDS = 30.0
@@ -75,10 +76,10 @@ class SchedulerProcess:
         async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as response:
             return response.status, await response.text()
 
-    async def dump(self) -> dict[str, Any]:
+    async def dump(self) -> Dump:
         status, text = await self.get("/dump")
         assert status == 200
-        return json.loads(text)
+        return load_dump(text)
 
     async def ready(self) -> None:
         async def is_ready() -> bool:

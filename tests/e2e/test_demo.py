@@ -1,7 +1,6 @@
 """`schedcache demo`: what it shows, and that it leaves nothing behind."""
 
 import asyncio
-import json
 import re
 import signal
 import sys
@@ -10,6 +9,7 @@ import aiohttp
 import pytest
 
 from schedcache.cli.demo.workload import BOUND, WORKLOADS
+from schedcache.dump import load_dump
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
 
@@ -49,9 +49,9 @@ async def test_it_stays_and_answers_until_ctrl_c(control_plane):
             text += line.decode()
         url = re.search(r"http://[\d.:]+/dump", text)[0]
         async with aiohttp.ClientSession() as session, session.get(url) as response:
-            dump = json.loads(await response.text())
-        assert len(dump["nodes"]) == 60
-        assert len(dump["pods"]) == sum(workload.count for workload in WORKLOADS)
-        assert dump["assumed"] == []
+            dump = load_dump(await response.read())
+        assert len(dump.nodes) == 60
+        assert len(dump.pods) == sum(workload.count for workload in WORKLOADS)
+        assert dump.assumed == ()
         demo.send_signal(signal.SIGINT)
         assert await demo.wait() == 0

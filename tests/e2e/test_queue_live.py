@@ -111,7 +111,7 @@ class TestRecreationUnderTheSameName:
 
                 await wait_until(all_bound, timeout=60)
                 dump = await assert_dump_is_truth(cluster, dump_of(program))
-                assert {pod["name"]: uid for uid, pod in dump["pods"].items()} == uids
+                assert {pod.name: uid for uid, pod in dump.pods.items()} == uids
                 await assert_no_node_is_overcommitted(cluster)
                 await assert_bound_once(cluster)
 

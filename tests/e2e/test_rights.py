@@ -123,7 +123,7 @@ async def test_observing_needs_rights_to_read_and_writes_nothing(cluster, tmp_pa
         await cluster.delete("/api/v1/namespaces/default/pods/pod-3", grace_seconds=0)
         dump = await assert_dump_is_truth(cluster, observer.dump)
         assert believed(dump) == await unfinished(cluster)
-        assert dump["nodes"]["node-0"]["pods"] == [pods[0]["metadata"]["uid"]]
+        assert dump.nodes["node-0"].pods == (pods[0]["metadata"]["uid"],)
         assert 'scheduler_cache_size{type="nodes"} 5.0' in (await observer.get("/metrics"))[1]
     await cluster.audit.settled(cluster)
     assert cluster.audit.events(user=user)

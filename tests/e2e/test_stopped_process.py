@@ -37,7 +37,7 @@ async def test_it_goes_on_where_the_cluster_is_by_then(cluster, tmp_path, source
             assert (await scheduler.get("/livez", probe=True))[0] == 200, "a restart would not help"
             await cluster.wait_until_bound(90)
             dump = await assert_dump_is_truth(cluster, scheduler.dump, timeout=60)
-            assert dump["assumed"] == []
+            assert dump.assumed == ()
             await scheduler.ready()
             await assert_bound_once(cluster)
             await assert_no_node_is_overcommitted(cluster)

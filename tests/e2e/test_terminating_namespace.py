@@ -37,7 +37,7 @@ async def test_its_pods_are_told_of_once_and_leak_nothing(cluster, tmp_path):
         # What the namespace controller does.
         await cluster.delete(f"{PATH}/pods", grace_seconds=0)
         dump = await assert_dump_is_truth(cluster, scheduler.dump)
-        assert len(dump["pods"]) == 1
-        assert dump["queue"]["pods"] == {}
+        assert len(dump.pods) == 1
+        assert dump.queue.pods == {}
         assert (await figures(scheduler)).of("scheduler_cache_size", type="assumed_pods") == 0
         assert scheduler.complaints() == []

@@ -32,10 +32,10 @@ async def test_all_are_bound_and_the_cache_equals_the_api(cluster, nodes, tmp_pa
         await create(cluster)
         await cluster.wait_until_bound(PODS, timeout=90)
         dump = await assert_dump_is_truth(cluster, scheduler.dump)
-        assert len(dump["pods"]) == PODS
-        assert {pod["state"] for pod in dump["pods"].values()} == {"bound"}
-        assert len(dump["nodes"]) == len(nodes)
-        assert set(dump["resourceVersions"]) >= {"Pod", "Node"}
+        assert len(dump.pods) == PODS
+        assert {pod.state for pod in dump.pods.values()} == {"bound"}
+        assert len(dump.nodes) == len(nodes)
+        assert set(dump.resource_versions) >= {"Pod", "Node"}
         await assert_no_node_is_overcommitted(cluster)
         await assert_bound_once(cluster)
         assert await scheduler.stop() == 0

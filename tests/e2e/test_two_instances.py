@@ -25,8 +25,8 @@ async def test_each_pod_is_bound_once_and_both_know_where(cluster, tmp_path):
         await cluster.wait_until_bound(PODS)
         for instance in both:
             dump = await assert_dump_is_truth(cluster, instance.dump)
-            assert {pod["state"] for pod in dump["pods"].values()} == {"bound"}
-            assert dump["queue"]["pods"] == {}
+            assert {pod.state for pod in dump.pods.values()} == {"bound"}
+            assert dump.queue.pods == {}
             attempts = (await figures(instance)).of("scheduler_scheduling_algorithm_duration_seconds_count")
             assert attempts > PODS / 10, "it had a part in it"
         await assert_bound_once(cluster)

@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+from schedcache.dump import Dump
 from schedcache.model import Node, Pod
 from schedcache.testing import Cluster, wait_until
 
@@ -18,24 +19,24 @@ async def unfinished(cluster: Cluster) -> dict[str, tuple[str, str, str]]:
     }
 
 
-def believed(dump: dict[str, Any]) -> dict[str, tuple[str, str, str]]:
+def believed(dump: Dump) -> dict[str, tuple[str, str, str]]:
     """The same, as a scheduler's dump tells it."""
-    return {uid: (pod["namespace"], pod["name"], pod["node"]) for uid, pod in dump["pods"].items()}
+    return {uid: (pod.namespace, pod.name, pod.node) for uid, pod in dump.pods.items()}
 
 
-def nodes_in(dump: dict[str, Any]) -> set[str]:
+def nodes_in(dump: Dump) -> set[str]:
     """The nodes that exist; those that are held for their pods alone left out."""
-    return {name for name, node in dump["nodes"].items() if node["present"]}
+    return {name for name, node in dump.nodes.items() if node.present}
 
 
-def at_rest(dump: dict[str, Any]) -> bool:
-    return not dump["assumed"] and not dump["queue"]["in_flight"] and not dump["queue"]["in_flight_events"]
+def at_rest(dump: Dump) -> bool:
+    return not dump.assumed and not dump.queue.in_flight and not dump.queue.in_flight_events
 
 
-def same_sums(dump: dict[str, Any], pods: list[dict[str, Any]]) -> None:
+def same_sums(dump: Dump, pods: list[dict[str, Any]]) -> None:
     """Every node's sums are those of the pods on it, counted afresh."""
-    requested: dict[str, Counter[str]] = {name: Counter() for name in dump["nodes"]}
-    uids: dict[str, list[str]] = {name: [] for name in dump["nodes"]}
+    requested: dict[str, Counter[str]] = {name: Counter() for name in dump.nodes}
+    uids: dict[str, list[str]] = {name: [] for name in dump.nodes}
     for item in pods:
         pod = Pod.from_dict(item)
         if pod.node_name and not pod.finished:
@@ -43,15 +44,15 @@ def same_sums(dump: dict[str, Any], pods: list[dict[str, Any]]) -> None:
                 milli_cpu=pod.requests.resource.milli_cpu, memory=pod.requests.resource.memory
             )
             uids[pod.node_name].append(pod.uid)
-    for name, node in dump["nodes"].items():
-        told = {key: node["requested"][key] for key in ("milli_cpu", "memory")}
+    for name, node in dump.nodes.items():
+        told = {"milli_cpu": node.requested.milli_cpu, "memory": node.requested.memory}
         assert told == {key: requested[name][key] for key in told}, name
-        assert node["pods"] == sorted(uids[name]), name
+        assert list(node.pods) == sorted(uids[name]), name
 
 
-async def assert_dump_is_truth(cluster: Cluster, read_dump: Any, timeout: float = 20.0) -> dict[str, Any]:
+async def assert_dump_is_truth(cluster: Cluster, read_dump: Any, timeout: float = 20.0) -> Dump:
     """The dump comes to equal the API, with nothing assumed and nothing in flight."""
-    last: dict[str, Any] = {}
+    last: dict[str, Dump] = {}
 
     async def equal() -> bool:
         last["dump"] = await read_dump()
@@ -69,8 +70,8 @@ async def assert_dump_is_truth(cluster: Cluster, read_dump: Any, timeout: float 
         }
         differing = {uid: pair for uid, pair in differing.items() if pair[0] != pair[1]}
         raise AssertionError(
-            f"not the truth: nodes {sorted(nodes_in(dump))}, assumed {dump['assumed']}, "
-            f"in flight {dump['queue']['in_flight']}, differing {differing}"
+            f"not the truth: nodes {sorted(nodes_in(dump))}, assumed {dump.assumed}, "
+            f"in flight {dump.queue.in_flight}, differing {differing}"
         ) from None
     same_sums(last["dump"], await cluster.list_pods())
     return last["dump"]

@@ -1,7 +1,6 @@
 """Order, bounds and introspection."""
 
-import json
-
+import msgspec
 import pytest
 
 from schedcache.queue import SchedulingQueue
@@ -129,12 +128,25 @@ def test_dump_find_counts_and_ages():
     assert queue.nominated_node("uid-flying") == "n1"
     profile = "default-scheduler"
     assert queue.unschedulable_reasons() == {("Fit", profile): 1, ("Gang", profile): 1, ("SchedulingGates", profile): 1}
-    dump = json.loads(json.dumps(queue.dump()))
-    assert dump["active"] == ["uid-waits"]
-    assert dump["error_backoff"] == ["uid-erring"]
-    assert dump["unschedulable"] == ["uid-gated", "uid-stuck"]
-    assert dump["in_flight"] == ["uid-flying"]
-    assert dump["nominated"] == {"n1": ["uid-flying"]}
-    assert dump["pods"]["uid-stuck"]["pending_plugins"] == ["Gang"]
-    assert dump["pods"]["uid-erring"]["backoff_until_ms"] == 1_002_000
-    assert dump["pods"]["uid-gated"]["initial_attempt_ms"] is None
+    dump = queue.dump()
+    assert dump.active == ("uid-waits",)
+    assert dump.error_backoff == ("uid-erring",)
+    assert dump.unschedulable == ("uid-gated", "uid-stuck")
+    assert dump.in_flight == ("uid-flying",)
+    assert dump.nominated == {"n1": ("uid-flying",)}
+    assert dump.pods["uid-stuck"].pending_plugins == ("Gang",)
+    assert dump.pods["uid-erring"].backoff_until == 1002.0
+    assert dump.pods["uid-gated"].initial_attempt is None
+
+
+def test_a_dump_stays_as_it_was():
+    queue = SchedulingQueue(clock=VirtualClock(), hints=[FIT])
+    queue.add(make_pod("a"))
+    reject(queue, pop(queue), "Fit")
+    dump = queue.dump()
+    before = msgspec.to_builtins(dump)
+    queue.move(NODE_ADD, None, make_node())
+    queue.add_nominated_pod(make_pod("a"), "n1")
+    queue.add(make_pod("b"))
+    reject(queue, pop(queue), "Fit", pending=("Gang",))
+    assert msgspec.to_builtins(dump) == before
