@@ -1,4 +1,14 @@
-"""Ids for the values of one attribute of all nodes, so that plugins compare integers, a column at a time."""
+"""Ids for the values of one attribute of all nodes, so that plugins compare integers, a column at a time.
+
+Invariants
+    `values[ids[row]]` is the row's value, or `ids[row]` is ABSENT; each value is in `values` once.
+    An id stands for one value as long as `values` is the same list. Who keeps something by id keeps that list with it.
+    `values` holds every value that a row has. Those that none has any more go when `values` has more than doubled, and
+    1,024 more have come, since they last went.
+
+A column belongs to one snapshot, and a snapshot to one thread at a time; there is nothing here for another thread to find
+half done.
+"""
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar

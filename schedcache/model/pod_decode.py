@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from schedcache.model import wire
 from schedcache.model.decode import labels_of, quantities, strings
+from schedcache.model.interning import Interned, enter
 from schedcache.model.labels import (
     LabelSelector,
     NodeSelectorTerm,
@@ -34,8 +35,8 @@ _CONDITIONS = frozenset({"PodScheduled", "DisruptionTarget", "PodResizePending",
 _RESTART_ALL = "RestartAllContainers"
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_shapes: WeakValueDictionary[bytes, PodShape] = WeakValueDictionary()
-_specs: WeakValueDictionary[bytes, PodSpec] = WeakValueDictionary()
+_shapes: Interned[PodShape] = WeakValueDictionary()
+_specs: Interned[PodSpec] = WeakValueDictionary()
 
 
 def merge_match_label_keys(
@@ -62,8 +63,8 @@ def shape_of(meta: wire.ObjectMeta, spec: wire.PodSpecWire, image_volumes: tuple
     if shape is None:
         compiled = _specs.get(spec_key)
         if compiled is None:
-            compiled = _specs[spec_key] = _spec(spec, image_volumes)
-        shape = _shapes[key] = PodShape(sys.intern(namespace), labels_of(meta.labels), compiled)
+            compiled = enter(_specs, spec_key, _spec(spec, image_volumes))
+        shape = enter(_shapes, key, PodShape(sys.intern(namespace), labels_of(meta.labels), compiled))
     return shape
 
 
@@ -179,8 +180,8 @@ def effective_requests(compiled: PodSpec, spec: wire.PodSpecWire, status: wire.P
     found = compiled.reported_requests.get(key)
     if found is None:
         found = pod_requests(_resources(spec, status))
-        found = compiled.requests if found.same_as(compiled.requests) else found
-        compiled.reported_requests[key] = found
+        same = found.same_as(compiled.requests)
+        found = enter(compiled.reported_requests, key, compiled.requests if same else found)
     return found
 
 

@@ -6,6 +6,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from schedcache.model.interning import Interned
 from schedcache.model.labels import LabelSelector, NodeSelectorTerm, PreferredSchedulingTerm
 from schedcache.model.resources import PodRequests
 from schedcache.model.taints import Toleration
@@ -85,9 +86,11 @@ class PodSpec(msgspec.Struct, frozen=True, eq=False, weakref=True, dict=True, kw
     """Names in the node's status.declaredFeatures that the pod cannot do without (KEP-5328)."""
 
     @cached_property
-    def reported_requests(self) -> WeakValueDictionary[bytes, PodRequests]:
+    def reported_requests(self) -> Interned[PodRequests]:
         """The effective requests of pods of this spec, by what the kubelet reports of their resources."""
-        return WeakValueDictionary()
+        # Of two threads that ask first, both must get one table: cached_property alone would let each make its own.
+        table: Interned[PodRequests] = self.__dict__.setdefault("reported_requests", WeakValueDictionary())
+        return table
 
 
 class PodShape(msgspec.Struct, frozen=True, eq=False, weakref=True, dict=True):

@@ -38,7 +38,7 @@ UPDATE_POD_SCHEDULING_GATES_ELIMINATED = "UpdatePodSchedulingGatesEliminated"
 
 @cache
 def cluster_event(resource: str, action: str) -> ClusterEvent:
-    """The event of one action on one kind; always the same object."""
+    """The event of one action on one kind."""
     return ClusterEvent(resource, (action,))
 
 
