@@ -19,7 +19,7 @@ from schedcache.config.plugin_args import (
     VolumeBindingArgs,
 )
 from schedcache.config.problems import Path, Problem
-from schedcache.model.pod_decode import node_selector_term
+from schedcache.model.selectors import node_selector_term
 
 _STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
 _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")

@@ -11,7 +11,7 @@ import msgspec
 from schedcache.model import wire
 from schedcache.model.decode import Reader, labels_of, name_of
 from schedcache.model.labels import LabelSelector
-from schedcache.model.pod_decode import label_selector
+from schedcache.model.selectors import label_selector
 
 
 class ClusterObject(msgspec.Struct, frozen=True, eq=False, kw_only=True):

@@ -10,12 +10,7 @@ from msgspec.structs import replace
 from schedcache.model import wire
 from schedcache.model.decode import labels_of, quantities, strings
 from schedcache.model.interning import Interned, enter
-from schedcache.model.labels import (
-    LabelSelector,
-    NodeSelectorTerm,
-    PreferredSchedulingTerm,
-    Requirement,
-)
+from schedcache.model.labels import NodeSelectorTerm, PreferredSchedulingTerm
 from schedcache.model.pod_spec import (
     DEFAULT_SCHEDULER_NAME,
     OwnerRef,
@@ -28,6 +23,7 @@ from schedcache.model.pod_spec import (
     WeightedPodAffinityTerm,
 )
 from schedcache.model.resources import ContainerRequests, PodRequests, PodResources, ResourceList, pod_requests
+from schedcache.model.selectors import label_selector, node_selector_term
 from schedcache.model.taints import Toleration
 
 # The conditions that scheduling reads; a running pod's others would cost memory and mean nothing here.
@@ -196,30 +192,6 @@ def _host_ports(containers: Iterable[wire.Container]) -> Iterable[tuple[str, str
         for port in container.ports or ():
             if port.host_port is not None and port.host_port > 0:
                 yield port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port  # noqa: S104  Kubernetes' "any address", compared, never bound
-
-
-def requirements(found: Iterable[wire.SelectorRequirement] | None) -> tuple[Requirement, ...]:
-    """Selector expressions as compiled requirements."""
-    return tuple(Requirement(r.key or "", r.operator or "", tuple(sorted(r.values or ()))) for r in found or ())
-
-
-def label_selector(selector: wire.LabelSelectorWire | None) -> LabelSelector | None:
-    """A compiled selector; None stays None, which matches nothing."""
-    if selector is None:
-        return None
-    equal = tuple(Requirement(k, "In", (v or "",)) for k, v in sorted((selector.match_labels or {}).items()))
-    return LabelSelector(equal + requirements(selector.match_expressions))
-
-
-def node_selector_term(term: wire.NodeSelectorTermWire | None) -> NodeSelectorTerm:
-    """A compiled node selector term; None is the empty term, which matches no node."""
-    if term is None:
-        return NodeSelectorTerm()
-    return NodeSelectorTerm(_as_written(term.match_expressions), _as_written(term.match_fields))
-
-
-def _as_written(found: Iterable[wire.SelectorRequirement] | None) -> tuple[Requirement, ...]:
-    return tuple(Requirement(r.key or "", r.operator or "", strings(r.values)) for r in found or ())
 
 
 def _required_node_affinity(selector: wire.NodeSelectorWire | None) -> tuple[NodeSelectorTerm, ...] | None:

@@ -12,9 +12,9 @@ from schedcache.model import storage_wire as wire
 from schedcache.model.decode import Reader, labels_of, quantity, strings
 from schedcache.model.labels import LabelSelector, NodeSelectorTerm
 from schedcache.model.objects import ClusterObject
-from schedcache.model.pod_decode import label_selector, node_selector_term
 from schedcache.model.pod_spec import OwnerRef
 from schedcache.model.quantity import to_units
+from schedcache.model.selectors import label_selector, node_selector_term
 from schedcache.model.wire import ObjectMeta, Quantity, QuantityMap
 
 STORAGE = "storage"

@@ -13,7 +13,7 @@ from schedcache.framework.scoring import default_normalize_score
 from schedcache.framework.status import SKIP, Code, Status, unresolvable
 from schedcache.model import Node, NodeSelectorTerm, Pod, PreferredSchedulingTerm
 from schedcache.model.labels import IN
-from schedcache.model.pod_decode import node_selector_term
+from schedcache.model.selectors import node_selector_term
 from schedcache.plugins.nodes.matching import any_term, matches_term, required_node_affinity
 from schedcache.plugins.nodes.selector_errors import preferred_terms_error
 

@@ -11,7 +11,14 @@ import numpy.typing as npt
 from schedcache.cache import ClusterObjects, Columns, Snapshot
 from schedcache.config.plugin_args import PodTopologySpreadArgs
 from schedcache.framework.row_view import RowView
-from schedcache.model import LabelSelector, Pod, PodSpec, Requirement, TopologySpreadConstraint
+from schedcache.model import (
+    LabelSelector,
+    Pod,
+    PodSpec,
+    Requirement,
+    TopologySpreadConstraint,
+    selector_from_labels,
+)
 from schedcache.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from schedcache.plugins.nodes.domains import Ints, Slots, slot_count, slots_of, sum_by_slot
 from schedcache.plugins.nodes.matching import Mask, required_node_affinity, untolerated
@@ -70,8 +77,7 @@ class ConstraintSource:
         controller, more = self._controller_selector(pod)
         if controller:
             labels = {**labels, **controller}
-        equal = (Requirement(key, "In", (value,)) for key, value in sorted(labels.items()))
-        return LabelSelector(tuple(dict.fromkeys((*equal, *more))))
+        return LabelSelector(tuple(dict.fromkeys((*selector_from_labels(labels).requirements, *more))))
 
     def _services_of(self, pod: Pod) -> Mapping[str, str]:
         generation = self._objects.generation("Service")
