@@ -1,7 +1,7 @@
 """The scheduling framework: extension points, statuses, the registry of plugins and the runtime that calls them."""
 
 from schedcache.framework.diagnosis import Diagnosis, FitError, NodeStatuses, NoNodesError, PluginError
-from schedcache.framework.handle import Handle, Nominator
+from schedcache.framework.handle import Handle, PodNominator
 from schedcache.framework.interface import CycleState, EventHint, Locality, PreFilterResult, Scores, Verdicts
 from schedcache.framework.plugin_sets import PluginSetError
 from schedcache.framework.registry import Registry, RegistryError
@@ -22,9 +22,9 @@ __all__ = [
     "Locality",
     "NoNodesError",
     "NodeStatuses",
-    "Nominator",
     "PluginError",
     "PluginSetError",
+    "PodNominator",
     "PreFilterResult",
     "Registry",
     "RegistryError",

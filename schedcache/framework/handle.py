@@ -11,8 +11,8 @@ from schedcache.model import Pod
 from schedcache.ports import Binder
 
 
-class Nominator(Protocol):
-    """Which pods wait for room on a node after a preemption (the scheduling queue keeps them)."""
+class PodNominator(Protocol):
+    """Which pods wait for room on a node after a preemption; `schedcache.queue.Nominator` is the live one."""
 
     def nominated_nodes(self) -> Collection[str]:
         """Names of the nodes that have nominated pods."""
@@ -29,7 +29,7 @@ class Handle(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """
 
     cluster_objects: ClusterObjects
-    nominator: Nominator
+    nominator: PodNominator
     binder: Binder | None = None
     waiting_pods: WaitingPods = msgspec.field(default_factory=WaitingPods)
     scheduler_name: str = ""

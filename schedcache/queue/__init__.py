@@ -34,7 +34,7 @@ from schedcache.queue.errors import QueueError
 from schedcache.queue.gates import GateFn, PreEnqueue
 from schedcache.queue.hints import HintFn, HintRegistration, Registrations
 from schedcache.queue.metrics import NoMetrics, QueueMetrics
-from schedcache.queue.nominator import PodLister
+from schedcache.queue.nominator import Nominator, PodLister
 from schedcache.queue.queued_pod import QueuedPodInfo
 from schedcache.queue.scheduling_queue import SchedulingQueue
 from schedcache.queue.sorting import priority_sort
@@ -44,6 +44,7 @@ __all__ = [
     "HintFn",
     "HintRegistration",
     "NoMetrics",
+    "Nominator",
     "PodLister",
     "PreEnqueue",
     "QueueDump",

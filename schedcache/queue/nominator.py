@@ -9,23 +9,22 @@ PodLister = Callable[[str, str], Pod | None]
 
 
 class Nominator:
-    """At most one node per pod UID; the pods of a node in the order in which they were nominated."""
+    """At most one node per pod UID; the pods of a node in the order in which they were nominated.
 
-    def __init__(self, pod_lister: PodLister | None) -> None:
+    The queue files pods here, and plugins look: made before both, it is handed to the queue and to the plugins' handle.
+    """
+
+    def __init__(self, pod_lister: PodLister | None = None) -> None:
         """`pod_lister` None: every pod counts as alive and unassigned."""
         self._pod_lister = pod_lister
         self._node_of: dict[str, str] = {}
         self._pods: dict[str, dict[str, Pod]] = {}
 
-    def nodes(self) -> list[str]:
+    def nominated_nodes(self) -> list[str]:
         """The nodes that have nominated pods."""
         return list(self._pods)
 
-    def node_of(self, uid: str) -> str:
-        """The node nominated for that UID, "" = none."""
-        return self._node_of.get(uid, "")
-
-    def pods_on(self, node_name: str) -> list[Pod]:
+    def nominated_pods_for_node(self, node_name: str) -> list[Pod]:
         """The pods nominated for that node, the first nominated first."""
         return list(self._pods.get(node_name, {}).values())
 

@@ -40,6 +40,7 @@ class SchedulingQueue:
         pop_from_backoff: bool = True,
         hints: Registrations = (),
         pre_enqueue: PreEnqueue = (),
+        nominator: Nominator | None = None,
         pod_lister: PodLister | None = None,
         queue_sort: Callable[[QueuedPodInfo], SortKey] = priority_sort,
         queue_sort_plugin: str = "QueueSort",
@@ -48,10 +49,11 @@ class SchedulingQueue:
         """Times in seconds, of a monotonic `clock`. A `max_backoff` of 0 switches backoff off.
 
         `hints` and `pre_enqueue`: for all scheduler names alike, or a mapping by scheduler name; a pod whose name has no hints
-        in the mapping is retried upon every event. `pod_lister` tells nominations whether a pod still waits; None trusts the
-        caller. `queue_sort` gives what pods are sorted by, the smallest first; it may use only what is fixed while the pod
-        waits. Where it fails, the queue does without it (see `GuardedSort`) and names `queue_sort_plugin`. Raises ValueError
-        for a negative time or a registration for an action that does not exist.
+        in the mapping is retried upon every event. `nominator` is the one that plugins look at. Without it the queue makes its
+        own with `pod_lister`, which tells whether a pod still waits (None trusts the caller). `queue_sort` gives what pods are
+        sorted by, the smallest first; it may use only what is fixed while the pod waits. Where it fails, the queue does without
+        it (see `GuardedSort`) and names `queue_sort_plugin`. Raises ValueError for a negative time or a registration for an
+        action that does not exist.
         """
         limits = (("initial_backoff", initial_backoff), ("max_backoff", max_backoff))
         for name, seconds in (*limits, ("max_in_unschedulable", max_in_unschedulable)):
@@ -66,7 +68,7 @@ class SchedulingQueue:
         self._queue_sort = queue_sort if trusted else GuardedSort(queue_sort_plugin, queue_sort, faults)
         self._judge = Judge(HintTable(hints, clock, self._metrics, faults))
         self._gates = Gates(pre_enqueue, faults)
-        self._nominator = Nominator(pod_lister)
+        self._nominator = nominator or Nominator(pod_lister)
         self._active = KeyedHeap()
         self._backoff = Backoff(to_ns(initial_backoff), to_ns(max_backoff), windows=pop_from_backoff)
         self._backing_off = BackoffQueue(self._backoff, self._queue_sort if pop_from_backoff else None)
@@ -254,7 +256,7 @@ class SchedulingQueue:
         instants = [t for t in (self._backing_off.next_completion(), self._pool.next_expiry()) if t is not None]
         return to_seconds(min(instants)) if instants else None
 
-    # ---- nominations
+    # ---- nominations: as kube-scheduler's queue, this one is called for them too; its recorded answers are replayed here
 
     def add_nominated_pod(self, pod: Pod, node_name: str | None = None) -> None:
         """Nominate the pod for a node. None: as its status says; "": withdraw. Refused for a pod that waits no more."""
@@ -270,15 +272,11 @@ class SchedulingQueue:
 
     def nominated_pods_for_node(self, node_name: str) -> list[Pod]:
         """The pods nominated for that node, the first nominated first."""
-        return self._nominator.pods_on(node_name)
+        return self._nominator.nominated_pods_for_node(node_name)
 
     def nominated_nodes(self) -> list[str]:
         """The nodes that have nominated pods."""
-        return self._nominator.nodes()
-
-    def nominated_node(self, uid: str) -> str:
-        """The node nominated for the pod with that UID, "" = none."""
-        return self._nominator.node_of(uid)
+        return self._nominator.nominated_nodes()
 
     # ---- looking inside
 

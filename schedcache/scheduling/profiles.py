@@ -1,28 +1,14 @@
 """Profiles and the queue that serves them all."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from schedcache.cache import ClusterObjects
 from schedcache.config import KubeSchedulerProfile
 from schedcache.framework import Framework, Handle, PluginSetError, Registry
-from schedcache.model import Pod
 from schedcache.ports import Binder, Metrics, NoMetrics
-from schedcache.queue import QueueMetrics, SchedulingQueue, priority_sort
-from schedcache.queue.nominator import PodLister
+from schedcache.queue import Nominator, PodLister, QueueMetrics, SchedulingQueue, priority_sort
 from schedcache.scheduling.measured_framework import MeasuredFramework
 from schedcache.scheduling.stand_ins import STAND_IN_HINTS
-
-
-class _LateNominator:
-    """The queue's nominations, for plugins that are made before the queue: that one needs their hints."""
-
-    queue: SchedulingQueue | None = None
-
-    def nominated_nodes(self) -> Collection[str]:
-        return self.queue.nominated_nodes() if self.queue is not None else ()
-
-    def nominated_pods_for_node(self, node_name: str) -> Sequence[Pod]:
-        return self.queue.nominated_pods_for_node(node_name) if self.queue is not None else ()
 
 
 def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, all by keyword
@@ -44,7 +30,7 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
     `binder` None: nothing will be bound. Raises PluginSetError for a profile that does not make sense, for two that sort
     the queue differently, and for a plugin that registers an event which does not exist.
     """
-    nominator = _LateNominator()
+    nominator = Nominator(pod_lister)
     handle = Handle(cluster_objects=objects, nominator=nominator, binder=binder)
     frameworks: dict[str, Framework] = {
         profile.scheduler_name or "": MeasuredFramework(
@@ -63,12 +49,11 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
             max_in_unschedulable=max_in_unschedulable,
             hints={name: [*framework.queueing_hints(), *STAND_IN_HINTS] for name, framework in frameworks.items()},
             pre_enqueue={name: framework.pre_enqueue_plugins() for name, framework in frameworks.items()},
-            pod_lister=pod_lister,
+            nominator=nominator,
             metrics=queue_metrics,
             queue_sort=next(iter(sorts.values()), priority_sort),
             queue_sort_plugin=next(iter(sorts), ""),
         )
     except ValueError as error:
         raise PluginSetError(str(error)) from error
-    nominator.queue = queue
     return frameworks, queue

@@ -125,7 +125,7 @@ def test_dump_find_counts_and_ages():
         "gated": "gated", "erring": "backoff", "stuck": "unschedulable", "waits": "active",
     }  # fmt: skip
     assert queue.find("ns", "flying") is None
-    assert queue.nominated_node("uid-flying") == "n1"
+    assert queue.nominated_pods_for_node("n1") == [flying.pod]
     profile = "default-scheduler"
     assert queue.unschedulable_reasons() == {("Fit", profile): 1, ("Gang", profile): 1, ("SchedulingGates", profile): 1}
     dump = queue.dump()

@@ -25,7 +25,11 @@ class Hopeful:
         return [EventHint("Node", ("Added",))]
 
 
-def made_with(plugin, *names):
+def no_pod(_namespace, _name):
+    return None
+
+
+def made_with(plugin, *names, pod_lister=no_pod):
     enabled = {"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}
     config = {"profiles": [{**enabled, "schedulerName": name} for name in names or ("default-scheduler",)]}
     return make_profiles(
@@ -33,7 +37,7 @@ def made_with(plugin, *names):
         Registry({**default_registry(), plugin.name: plugin}),
         objects=ClusterObjects(),
         binder=None,
-        pod_lister=lambda _namespace, _name: None,
+        pod_lister=pod_lister,
         clock=time.monotonic,
     )
 
@@ -80,3 +84,25 @@ def test_plugins_of_all_profiles_see_the_same_waiting_pods():
     [waiting] = frameworks["two"].plugins["Gang"].handle.waiting_pods
     assert waiting.pod.name == "p"
     assert waiting.pending_plugins() == ["Gang"]
+
+
+def test_plugins_see_what_the_queue_nominates_from_the_moment_they_are_made():
+    seen = []
+
+    class Looker(Hopeful):
+        name = "Looker"
+
+        def __init__(self, _args, handle):
+            self.nominator = handle.nominator
+            seen.append(list(handle.nominator.nominated_nodes()))
+
+        def events_to_register(self):
+            return []
+
+    waits = make_pod("p")
+    frameworks, queue = made_with(Looker, "one", "two", pod_lister=lambda _namespace, _name: waits)
+    queue.add_nominated_pod(waits, "n1")
+    assert seen == [[], []]
+    for framework in frameworks.values():
+        nominator = framework.plugins["Looker"].nominator
+        assert (nominator.nominated_nodes(), nominator.nominated_pods_for_node("n1")) == (["n1"], [waits])
