@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from schedcache.framework.handle import Handle
-from schedcache.framework.interface import CycleState
-from schedcache.framework.status import Code, Status
+from schedcache.framework import Code, CycleState, Handle, Status
 from schedcache.model import Pod
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from schedcache.framework.registry import Registry
+from schedcache.framework import Registry
 from schedcache.plugins.default_binder import DefaultBinder
 from schedcache.plugins.dynamic_resources import DynamicResources
 from schedcache.plugins.image_locality import ImageLocality

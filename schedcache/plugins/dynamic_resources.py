@@ -4,12 +4,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from schedcache.framework.diagnosis import NodeStatuses
-from schedcache.framework.filtering import failing, passing
-from schedcache.framework.handle import Handle
-from schedcache.framework.interface import CycleState, Scores, Verdicts
-from schedcache.framework.row_view import RowView
-from schedcache.framework.status import SKIP, Code, Status, unschedulable
+from schedcache.framework import (
+    SKIP,
+    Code,
+    CycleState,
+    Handle,
+    NodeStatuses,
+    RowView,
+    Scores,
+    Status,
+    Verdicts,
+    failing,
+    passing,
+    unschedulable,
+)
 from schedcache.model import Pod
 
 if TYPE_CHECKING:

@@ -5,9 +5,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from schedcache.framework.handle import Handle
-from schedcache.framework.interface import MAX_NODE_SCORE, CycleState, Locality, Scores
-from schedcache.framework.row_view import RowView
+from schedcache.framework import MAX_NODE_SCORE, CycleState, Handle, Locality, RowView, Scores
 from schedcache.model import Pod
 
 if TYPE_CHECKING:

@@ -13,21 +13,23 @@ import numpy as np
 import numpy.typing as npt
 
 from schedcache.cache import Snapshot
-from schedcache.cache.terms import Owned, OwnedTerm, Ownership, PodTerm, owned_terms
-from schedcache.cache.terms.row_counts import Counts
+from schedcache.cache.terms import Counts, Owned, OwnedTerm, Ownership, PodTerm, owned_terms
 from schedcache.config.plugin_args import InterPodAffinityArgs
-from schedcache.framework.filtering import failing
-from schedcache.framework.handle import Handle
-from schedcache.framework.interface import (
+from schedcache.framework import (
     MAX_NODE_SCORE,
+    SKIP,
     CycleState,
     EventHint,
+    Handle,
     PreFilterResult,
+    RowView,
     Scores,
+    Status,
     Verdicts,
+    failing,
+    unresolvable,
+    unschedulable,
 )
-from schedcache.framework.row_view import RowView
-from schedcache.framework.status import SKIP, Status, unresolvable, unschedulable
 from schedcache.model import Pod, PodShape
 from schedcache.plugins.affinity.hints import AffinityHints
 from schedcache.plugins.affinity.terms import AffinityTerms, KeyedTerm, OwnTerms, terms_problem

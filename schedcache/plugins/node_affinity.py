@@ -6,11 +6,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from schedcache.config.plugin_args import NodeAffinityArgs
-from schedcache.framework.handle import Handle
-from schedcache.framework.interface import CycleState, EventHint, Locality, PreFilterResult, Scores, Verdicts
-from schedcache.framework.row_view import RowView
-from schedcache.framework.scoring import default_normalize_score
-from schedcache.framework.status import SKIP, Code, Status, unresolvable
+from schedcache.framework import (
+    SKIP,
+    Code,
+    CycleState,
+    EventHint,
+    Handle,
+    Locality,
+    PreFilterResult,
+    RowView,
+    Scores,
+    Status,
+    Verdicts,
+    default_normalize_score,
+    unresolvable,
+)
 from schedcache.model import Node, NodeSelectorTerm, Pod, PreferredSchedulingTerm
 from schedcache.model.labels import IN
 from schedcache.model.selectors import node_selector_term

@@ -4,11 +4,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from schedcache.framework.filtering import failing, one_reason
-from schedcache.framework.handle import Handle
-from schedcache.framework.interface import CycleState, EventHint, Locality, Verdicts
-from schedcache.framework.row_view import RowView
-from schedcache.framework.status import SKIP, Status, unresolvable
+from schedcache.framework import (
+    SKIP,
+    CycleState,
+    EventHint,
+    Handle,
+    Locality,
+    RowView,
+    Status,
+    Verdicts,
+    failing,
+    one_reason,
+    unresolvable,
+)
 from schedcache.model import Node, Pod
 
 if TYPE_CHECKING:

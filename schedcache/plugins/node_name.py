@@ -4,11 +4,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from schedcache.framework.filtering import one_reason
-from schedcache.framework.handle import Handle
-from schedcache.framework.interface import CycleState, EventHint, PreFilterResult, Verdicts
-from schedcache.framework.row_view import RowView
-from schedcache.framework.status import SKIP, Status, unresolvable
+from schedcache.framework import (
+    SKIP,
+    CycleState,
+    EventHint,
+    Handle,
+    PreFilterResult,
+    RowView,
+    Status,
+    Verdicts,
+    one_reason,
+    unresolvable,
+)
 from schedcache.model import Pod
 
 if TYPE_CHECKING:

@@ -6,11 +6,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from schedcache.framework.filtering import failing, one_reason
-from schedcache.framework.handle import Handle
-from schedcache.framework.interface import CycleState, EventHint, Locality, Verdicts
-from schedcache.framework.row_view import RowView
-from schedcache.framework.status import SKIP, Status, unschedulable
+from schedcache.framework import (
+    SKIP,
+    CycleState,
+    EventHint,
+    Handle,
+    Locality,
+    RowView,
+    Status,
+    Verdicts,
+    failing,
+    one_reason,
+    unschedulable,
+)
 from schedcache.model import Pod
 
 if TYPE_CHECKING:

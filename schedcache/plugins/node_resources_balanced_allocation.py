@@ -6,10 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schedcache.config.plugin_args import NodeResourcesBalancedAllocationArgs
-from schedcache.framework.handle import Handle
-from schedcache.framework.interface import MAX_NODE_SCORE, CycleState, Locality, Scores
-from schedcache.framework.row_view import Amounts, RowView
-from schedcache.framework.status import SKIP, Status
+from schedcache.framework import MAX_NODE_SCORE, SKIP, Amounts, CycleState, Handle, Locality, RowView, Scores, Status
 from schedcache.model import Pod
 from schedcache.plugins.resources.scores import ResourceUse, asked_for, uses
 

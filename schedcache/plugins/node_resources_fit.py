@@ -7,13 +7,21 @@ import numpy as np
 import numpy.typing as npt
 
 from schedcache.config.plugin_args import NodeResourcesFitArgs, ScoringStrategy
-from schedcache.framework.filtering import failing, passing
-from schedcache.framework.handle import Handle
-from schedcache.framework.interface import CycleState, EventHint, Locality, Scores, Verdicts
-from schedcache.framework.row_view import RowView
-from schedcache.framework.status import Code, Status
-from schedcache.model import Node, Pod, PodSpec, Resource
-from schedcache.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_extended_resource
+from schedcache.framework import (
+    Code,
+    CycleState,
+    EventHint,
+    Handle,
+    Locality,
+    RowView,
+    Scores,
+    Status,
+    Verdicts,
+    failing,
+    passing,
+)
+from schedcache.model import CPU, EPHEMERAL_STORAGE, MEMORY, Node, Pod, PodSpec, Resource
+from schedcache.model.resources import is_extended_resource
 from schedcache.plugins.resources.scores import (
     ResourceUse,
     least_allocated,

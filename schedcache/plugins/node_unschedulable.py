@@ -2,13 +2,19 @@
 
 from typing import Any
 
-from schedcache.framework.filtering import one_reason, passing
-from schedcache.framework.handle import Handle
-from schedcache.framework.interface import CycleState, EventHint, Locality, Verdicts
-from schedcache.framework.row_view import RowView
-from schedcache.framework.status import unresolvable
-from schedcache.model import Node, Pod, Taint
-from schedcache.model.taints import NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE, tolerated
+from schedcache.framework import (
+    CycleState,
+    EventHint,
+    Handle,
+    Locality,
+    RowView,
+    Verdicts,
+    one_reason,
+    passing,
+    unresolvable,
+)
+from schedcache.model import NO_SCHEDULE, Node, Pod, Taint, tolerated
+from schedcache.model.taints import TAINT_NODE_UNSCHEDULABLE
 
 _CORDON = Taint(TAINT_NODE_UNSCHEDULABLE, "", NO_SCHEDULE)
 _REASON = unresolvable("node(s) were unschedulable")

@@ -7,13 +7,20 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from schedcache.cache.cluster_objects import NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
-from schedcache.framework.filtering import passing
-from schedcache.framework.handle import Handle
-from schedcache.framework.interface import CycleState, EventHint, Verdicts
-from schedcache.framework.row_view import RowView
-from schedcache.framework.status import SKIP, Code, Status, unresolvable, unschedulable
-from schedcache.model import Pod
-from schedcache.model.storage import CSIDriver, CSINode, VolumeAttachment
+from schedcache.framework import (
+    SKIP,
+    Code,
+    CycleState,
+    EventHint,
+    Handle,
+    RowView,
+    Status,
+    Verdicts,
+    passing,
+    unresolvable,
+    unschedulable,
+)
+from schedcache.model import CSIDriver, CSINode, Pod, VolumeAttachment
 from schedcache.plugins.nodes.row_numbers import Numbers, RowNumbers
 from schedcache.plugins.volumes.attached import (
     VOLUME_ATTACHMENT,

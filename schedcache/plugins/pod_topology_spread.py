@@ -12,14 +12,23 @@ import numpy as np
 import numpy.typing as npt
 
 from schedcache.cache import Snapshot
-from schedcache.cache.terms import PodTerm
-from schedcache.cache.terms.row_counts import Counts
+from schedcache.cache.terms import Counts, PodTerm
 from schedcache.config.plugin_args import PodTopologySpreadArgs
-from schedcache.framework.filtering import failing
-from schedcache.framework.handle import Handle
-from schedcache.framework.interface import CycleState, EventHint, PreFilterResult, Scores, Verdicts
-from schedcache.framework.row_view import RowView
-from schedcache.framework.status import SKIP, Code, Status, unresolvable, unschedulable
+from schedcache.framework import (
+    SKIP,
+    Code,
+    CycleState,
+    EventHint,
+    Handle,
+    PreFilterResult,
+    RowView,
+    Scores,
+    Status,
+    Verdicts,
+    failing,
+    unresolvable,
+    unschedulable,
+)
 from schedcache.model import LabelSelector, Pod, PodShape, TopologySpreadConstraint
 from schedcache.plugins.nodes.domains import Ints, Worth, pod_deltas
 from schedcache.plugins.spread.constraints import (

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from schedcache.framework.handle import Handle
+from schedcache.framework import Handle
 from schedcache.queue import priority_sort
 
 

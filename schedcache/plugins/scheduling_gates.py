@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from schedcache.framework.handle import Handle
-from schedcache.framework.interface import EventHint
-from schedcache.framework.status import Status, unresolvable
+from schedcache.framework import EventHint, Handle, Status, unresolvable
 from schedcache.model import Pod
 
 

@@ -3,14 +3,20 @@
 from collections.abc import Sequence
 from typing import Any
 
-from schedcache.framework.filtering import one_reason
-from schedcache.framework.handle import Handle
-from schedcache.framework.interface import CycleState, EventHint, Locality, Scores, Verdicts
-from schedcache.framework.row_view import RowView
-from schedcache.framework.scoring import default_normalize_score
-from schedcache.framework.status import Status, unresolvable
-from schedcache.model import Node, Pod, Taint
-from schedcache.model.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, tolerated
+from schedcache.framework import (
+    CycleState,
+    EventHint,
+    Handle,
+    Locality,
+    RowView,
+    Scores,
+    Status,
+    Verdicts,
+    default_normalize_score,
+    one_reason,
+    unresolvable,
+)
+from schedcache.model import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Node, Pod, Taint, tolerated
 from schedcache.plugins.nodes.matching import by_taints, untolerated
 
 _STATE_KEY = "PreScoreTaintToleration"

@@ -7,14 +7,20 @@ import numpy as np
 
 from schedcache.cache.cluster_objects import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from schedcache.config.plugin_args import VolumeBindingArgs
-from schedcache.framework.filtering import failing
-from schedcache.framework.handle import Handle
-from schedcache.framework.interface import CycleState, EventHint, Scores, Verdicts
-from schedcache.framework.row_view import RowView
-from schedcache.framework.status import SKIP, Code, Status, unresolvable
-from schedcache.model import Pod
-from schedcache.model.pod_spec import Volume
-from schedcache.model.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
+from schedcache.framework import (
+    SKIP,
+    Code,
+    CycleState,
+    EventHint,
+    Handle,
+    RowView,
+    Scores,
+    Status,
+    Verdicts,
+    failing,
+    unresolvable,
+)
+from schedcache.model import CSIDriver, CSINode, CSIStorageCapacity, Pod, StorageClass, Volume
 from schedcache.plugins.resources.shape_score import FULL, broken_line
 from schedcache.plugins.volumes.binder import PodClaims, PodVolumes, VolumeBinder, volume_limit
 from schedcache.plugins.volumes.csi_nodes import CSI_NODE, MIGRATED_PLUGINS_ANNOTATION

@@ -6,13 +6,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from schedcache.cache.cluster_objects import PERSISTENT_VOLUME_CLAIM
-from schedcache.framework.filtering import one_reason
-from schedcache.framework.handle import Handle
-from schedcache.framework.interface import CycleState, EventHint, Verdicts
-from schedcache.framework.row_view import RowView
-from schedcache.framework.status import SKIP, Code, Status, unschedulable
-from schedcache.model import Pod
-from schedcache.model.pod_spec import Volume
+from schedcache.framework import (
+    SKIP,
+    Code,
+    CycleState,
+    EventHint,
+    Handle,
+    RowView,
+    Status,
+    Verdicts,
+    one_reason,
+    unschedulable,
+)
+from schedcache.model import Pod, Volume
 from schedcache.plugins.nodes.matching import Mask
 from schedcache.plugins.nodes.row_numbers import RowNumbers
 from schedcache.plugins.volumes.pod_claims import claim_of, claim_volumes, hint_by_name, not_found

@@ -5,21 +5,30 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from schedcache.cache.cluster_objects import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
-from schedcache.framework.filtering import one_reason
-from schedcache.framework.handle import Handle
-from schedcache.framework.interface import CycleState, EventHint, Verdicts
-from schedcache.framework.row_view import RowView
-from schedcache.framework.status import SKIP, Status, unresolvable
-from schedcache.model import Pod, Requirement
-from schedcache.model.labels import EXISTS, IN
-from schedcache.model.node import BETA_REGION_LABEL, BETA_ZONE_LABEL, REGION_LABEL, ZONE_LABEL
-from schedcache.model.pod_spec import Volume
-from schedcache.model.storage import (
-    WAIT_FOR_FIRST_CONSUMER,
+from schedcache.framework import (
+    SKIP,
+    CycleState,
+    EventHint,
+    Handle,
+    RowView,
+    Status,
+    Verdicts,
+    one_reason,
+    unresolvable,
+)
+from schedcache.model import (
+    REGION_LABEL,
+    ZONE_LABEL,
     PersistentVolume,
     PersistentVolumeClaim,
+    Pod,
+    Requirement,
     StorageClass,
+    Volume,
 )
+from schedcache.model.labels import EXISTS, IN
+from schedcache.model.node import BETA_REGION_LABEL, BETA_ZONE_LABEL
+from schedcache.model.storage import WAIT_FOR_FIRST_CONSUMER
 from schedcache.plugins.nodes.matching import Mask, matches_requirement
 from schedcache.plugins.volumes.csi_translation import ZONE_DELIMITER
 from schedcache.plugins.volumes.pod_claims import claim_of, claim_volumes, hint_by_name, not_found

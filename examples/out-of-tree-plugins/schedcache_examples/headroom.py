@@ -4,7 +4,17 @@ from typing import Any
 
 import numpy as np
 
-from schedcache.framework import CycleState, Handle, RowView, Scores, Status, Verdicts, unschedulable
+from schedcache.framework import (
+    CycleState,
+    Handle,
+    RowView,
+    Scores,
+    Status,
+    Verdicts,
+    one_reason,
+    passing,
+    unschedulable,
+)
 from schedcache.model import Pod
 
 
@@ -29,10 +39,10 @@ class Headroom:
 
     def filter(self, state: CycleState, pod: Pod, view: RowView) -> Verdicts:
         if pod.priority >= self._priority:
-            return Verdicts(np.zeros(len(view), np.int16), (None,))
+            return passing(len(view))
         needed = view.requested("cpu") + pod.spec.requests.resource.milli_cpu
         too_full = needed * 100 > view.allocatable("cpu") * (100 - self._percent)
-        return Verdicts(too_full.astype(np.int16), (None, self._reason))
+        return one_reason(too_full, self._reason)
 
     def score(self, state: CycleState, pod: Pod, view: RowView) -> Scores:
         capacity = np.maximum(view.allocatable("cpu"), 1)

@@ -7,9 +7,8 @@ that waits for a partner in selected namespaces wakes when one arrives, and when
 from collections.abc import Mapping, Sequence
 
 from schedcache.cache.terms import Ownership, owned_terms
-from schedcache.framework.interface import EventHint
-from schedcache.model import LabelSelector, Node, Pod
-from schedcache.model.objects import Namespace
+from schedcache.framework import EventHint
+from schedcache.model import LabelSelector, Namespace, Node, Pod
 from schedcache.plugins.affinity.terms import AffinityTerms, OwnTerms
 
 

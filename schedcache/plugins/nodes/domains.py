@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schedcache.cache import Columns
-from schedcache.framework.row_view import RowView
+from schedcache.framework import RowView
 from schedcache.model import PodShape
 
 Slots = npt.NDArray[np.int32]

@@ -5,10 +5,18 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from schedcache.framework.row_view import RowView
-from schedcache.model import NodeSelectorTerm, PodSpec, Requirement, Taint, Toleration
+from schedcache.framework import RowView
+from schedcache.model import (
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    NodeSelectorTerm,
+    PodSpec,
+    Requirement,
+    Taint,
+    Toleration,
+    tolerated,
+)
 from schedcache.model.labels import IN, NOT_IN
-from schedcache.model.taints import NO_EXECUTE, NO_SCHEDULE, tolerated
 
 Mask = npt.NDArray[np.bool_]
 

@@ -9,10 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from schedcache.config.plugin_args import ResourceSpec
-from schedcache.framework.interface import Scores
-from schedcache.framework.row_view import Amounts, RowView
-from schedcache.model import Pod
-from schedcache.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar_resource
+from schedcache.framework import Amounts, RowView, Scores
+from schedcache.model import CPU, EPHEMERAL_STORAGE, MEMORY, Pod
+from schedcache.model.resources import is_scalar_resource
 from schedcache.plugins.resources.shape_score import FULL, ScoreByPercent
 
 

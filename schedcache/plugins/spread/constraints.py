@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 from schedcache.cache import ClusterObjects, Columns, Snapshot
 from schedcache.config.plugin_args import PodTopologySpreadArgs
-from schedcache.framework.row_view import RowView
+from schedcache.framework import RowView
 from schedcache.model import (
+    HOSTNAME_LABEL,
+    ZONE_LABEL,
     LabelSelector,
     Pod,
     PodSpec,
@@ -19,7 +21,6 @@ from schedcache.model import (
     TopologySpreadConstraint,
     selector_from_labels,
 )
-from schedcache.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from schedcache.plugins.nodes.domains import Ints, Slots, slot_count, slots_of, sum_by_slot
 from schedcache.plugins.nodes.matching import Mask, required_node_affinity, untolerated
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from schedcache.framework.interface import EventHint
+from schedcache.framework import EventHint
 from schedcache.model import Node, Pod, TopologySpreadConstraint
 from schedcache.plugins.spread.constraints import DO_NOT_SCHEDULE, HONOR, ConstraintSource
 

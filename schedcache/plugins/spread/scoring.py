@@ -6,11 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from schedcache.cache.terms.row_counts import Counts
-from schedcache.framework.interface import MAX_NODE_SCORE, Scores
-from schedcache.framework.row_view import RowView
-from schedcache.model import TopologySpreadConstraint
-from schedcache.model.node import HOSTNAME_LABEL
+from schedcache.cache.terms import Counts
+from schedcache.framework import MAX_NODE_SCORE, RowView, Scores
+from schedcache.model import HOSTNAME_LABEL, TopologySpreadConstraint
 from schedcache.plugins.nodes.matching import Mask
 from schedcache.plugins.spread.constraints import SpreadDomains, Topology
 

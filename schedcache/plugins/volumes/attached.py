@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
-from schedcache.cache.cluster_objects import NODE, PERSISTENT_VOLUME, ClusterObjects
-from schedcache.model import Pod
-from schedcache.model.pod_spec import Volume
-from schedcache.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+from schedcache.cache import ClusterObjects
+from schedcache.cache.cluster_objects import NODE, PERSISTENT_VOLUME
+from schedcache.model import PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, Volume, VolumeAttachment
 from schedcache.plugins.volumes.csi_translation import (
     DRIVER_OF_PLUGIN,
     IN_TREE_PLUGINS,

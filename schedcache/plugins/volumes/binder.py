@@ -9,19 +9,11 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from schedcache.cache.cluster_objects import CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS, ClusterObjects
-from schedcache.framework.interface import Verdicts
-from schedcache.framework.row_view import Rows, RowView
-from schedcache.framework.status import Code, Status, unresolvable
-from schedcache.model import Pod
-from schedcache.model.storage import (
-    WAIT_FOR_FIRST_CONSUMER,
-    CSIDriver,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-)
+from schedcache.cache import ClusterObjects
+from schedcache.cache.cluster_objects import CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS
+from schedcache.framework import Code, Rows, RowView, Status, Verdicts, unresolvable
+from schedcache.model import CSIDriver, CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
+from schedcache.model.storage import WAIT_FOR_FIRST_CONSUMER
 from schedcache.plugins.nodes.matching import Mask
 from schedcache.plugins.volumes.csi_nodes import CSINodes
 from schedcache.plugins.volumes.csi_translation import IN_TREE_PLUGINS, TranslationError, translate_volume

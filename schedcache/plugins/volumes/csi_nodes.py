@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from schedcache.cache.cluster_objects import ClusterObjects
-from schedcache.framework.row_view import RowView
-from schedcache.model.storage import CSINode
+from schedcache.cache import ClusterObjects
+from schedcache.framework import RowView
+from schedcache.model import CSINode
 from schedcache.plugins.nodes.row_numbers import Numbers, RowNumbers
 
 if TYPE_CHECKING:

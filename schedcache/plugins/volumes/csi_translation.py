@@ -10,11 +10,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from schedcache.model import NodeSelectorTerm, Requirement
+from schedcache.model import REGION_LABEL, ZONE_LABEL, NodeSelectorTerm, PersistentVolume, Requirement, Volume
 from schedcache.model.labels import IN
-from schedcache.model.node import BETA_REGION_LABEL, BETA_ZONE_LABEL, REGION_LABEL, ZONE_LABEL
-from schedcache.model.pod_spec import Volume
-from schedcache.model.storage import PersistentVolume
+from schedcache.model.node import BETA_REGION_LABEL, BETA_ZONE_LABEL
 
 Affinity = tuple[NodeSelectorTerm, ...] | None
 

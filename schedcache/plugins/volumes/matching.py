@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from schedcache.framework.row_view import RowView
-from schedcache.model.storage import PersistentVolume, PersistentVolumeClaim
+from schedcache.framework import RowView
+from schedcache.model import PersistentVolume, PersistentVolumeClaim
 from schedcache.plugins.volumes.places import Place, Ranks, first_reaching, place_of_terms, reaches
 
 _AVAILABLE = "Available"

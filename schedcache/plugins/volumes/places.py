@@ -9,10 +9,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from schedcache.framework.row_view import RowView
-from schedcache.model import NodeSelectorTerm, Requirement
-from schedcache.model.labels import IN, NOT_IN, LabelSelector
-from schedcache.model.storage import TopologySelectorTerm
+from schedcache.framework import RowView
+from schedcache.model import LabelSelector, NodeSelectorTerm, Requirement, TopologySelectorTerm
+from schedcache.model.labels import IN, NOT_IN
 from schedcache.plugins.nodes.matching import Mask, matches_requirement
 
 Conjunction = tuple[Requirement, ...]

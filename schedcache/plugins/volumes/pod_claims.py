@@ -3,11 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from schedcache.cache.cluster_objects import PERSISTENT_VOLUME_CLAIM, ClusterObjects
-from schedcache.framework.status import Status, unresolvable
-from schedcache.model import Pod
-from schedcache.model.pod_spec import Volume
-from schedcache.model.storage import PersistentVolumeClaim
+from schedcache.cache import ClusterObjects
+from schedcache.cache.cluster_objects import PERSISTENT_VOLUME_CLAIM
+from schedcache.framework import Status, unresolvable
+from schedcache.model import PersistentVolumeClaim, Pod, Volume
 
 _RESOURCES = {
     PERSISTENT_VOLUME_CLAIM: "persistentvolumeclaim",
