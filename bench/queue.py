@@ -15,9 +15,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from schedcache.model import Node, Pod
 from schedcache.plugins.node_resources_fit import NodeResourcesFit
-from schedcache.queue import HintRegistration, SchedulingQueue
+from schedcache.queue import EventHint, SchedulingQueue
 from schedcache.queue.events import node_update_events
 
 RATE = 100  # node updates a second
@@ -45,9 +47,9 @@ def node(cpu_milli: int) -> Node:
     )
 
 
-def hints() -> list[HintRegistration]:
+def hints() -> list[EventHint]:
     """As the scheduler registers them."""
-    return [HintRegistration(NodeResourcesFit.name, *e) for e in NodeResourcesFit.events_to_register()]
+    return [replace(e, plugin=NodeResourcesFit.name) for e in NodeResourcesFit.events_to_register()]
 
 
 def full_pool(count: int, shapes: int) -> SchedulingQueue:

@@ -8,7 +8,6 @@ from schedcache.framework.interface import (
     BindPlugin,
     CycleState,
     EnqueueExtensions,
-    EventHint,
     ExplainsPlugin,
     FilterPlugin,
     Locality,
@@ -36,7 +35,7 @@ from schedcache.framework.runtime import Framework, ScheduleResult
 from schedcache.framework.scoring import default_normalize_score
 from schedcache.framework.status import SKIP, Code, Status, unresolvable, unschedulable
 from schedcache.framework.waiting_pods import WaitingPod, WaitingPods
-from schedcache.queue import QueuedPodInfo
+from schedcache.queue import EventHint, QueuedPodInfo
 
 __all__ = [
     "MAX_NODE_SCORE",

@@ -14,6 +14,7 @@ from schedcache.framework.plugin_timer import PluginTimer
 from schedcache.framework.status import Status
 from schedcache.model import Pod
 from schedcache.queue.heap import SortKey
+from schedcache.queue.hints import EventHint
 from schedcache.queue.queued_pod import QueuedPodInfo
 
 if TYPE_CHECKING:
@@ -136,22 +137,6 @@ class Locality:
     """The node object alone: valid until the row's `node_generation` moves."""
     ROW = "row"
     """The node and the pods on it: valid until the row's `generation` moves."""
-
-
-class EventHint(NamedTuple):
-    """A cluster event that may make a pod schedulable that this plugin rejected.
-
-    `hint(pod, old, new)` True = worth another attempt; None = always. `by_shape`: the answer depends on the pod's shape alone;
-    `by_spec`: on its spec and requests alone, which StatefulSet pods share though their labels differ. `room(old, new)`: the
-    answer is False for every pod that asks for more than that Resource.
-    """
-
-    resource: str
-    actions: tuple[str, ...]
-    hint: Any = None
-    by_shape: bool = False
-    by_spec: bool = False
-    room: Any = None
 
 
 @runtime_checkable

@@ -31,7 +31,7 @@ from schedcache.framework.scoring import ScoreChain, ScoreTable
 from schedcache.framework.status import Code, Status
 from schedcache.model import Pod
 from schedcache.ports import ALL, WILDCARD
-from schedcache.queue.hints import HintRegistration
+from schedcache.queue.hints import EventHint
 from schedcache.queue.queued_pod import QueuedPodInfo
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class Framework(Lifecycle):
             answer = timer.call(plugin.name, POINT_NAMES["pre_enqueue"], answer_label, plugin.pre_enqueue, pod)
         return rejection(checked_status(answer)) is not None
 
-    def queueing_hints(self) -> list[HintRegistration]:
+    def queueing_hints(self) -> list[EventHint]:
         """What may help a pod that a plugin rejected; a plugin that registers nothing hopes for any event.
 
         Raises PluginSetError for registrations that are none.
@@ -169,10 +169,10 @@ class Framework(Lifecycle):
         hints = []
         for plugin in able.values():
             if not hasattr(plugin, "events_to_register"):
-                hints.append(HintRegistration(plugin.name, WILDCARD, (ALL,)))
+                hints.append(EventHint(WILDCARD, (ALL,), plugin=plugin.name))
                 continue
             try:
-                hints += [HintRegistration(plugin.name, *e) for e in plugin.events_to_register()]
+                hints += [_of_plugin(hint, plugin.name) for hint in plugin.events_to_register()]
             except Exception as error:
                 text = f"profile {self.scheduler_name!r}: plugin {plugin.name!r}: events_to_register: {error}"
                 raise PluginSetError(text) from error
@@ -390,3 +390,9 @@ def _without(sets: Plugins, names: frozenset[str]) -> Plugins:
 
 def _columnar(plugin: Any, adapter: Callable[[Any], Any]) -> Any:
     return adapter(plugin) if getattr(plugin, "per_node", False) else plugin
+
+
+def _of_plugin(hint: object, plugin: str) -> EventHint:
+    if not isinstance(hint, EventHint):
+        raise TypeError(f"answered {hint!r}, expected an EventHint")
+    return replace(hint, plugin=plugin)

@@ -32,7 +32,7 @@ from schedcache.queue import events
 from schedcache.queue.dump import QueuedPodHistory, QueueDump
 from schedcache.queue.errors import QueueError
 from schedcache.queue.gates import GateFn, PreEnqueue
-from schedcache.queue.hints import HintFn, HintRegistration, Registrations
+from schedcache.queue.hints import EventHint, HintFn, Registrations
 from schedcache.queue.metrics import NoMetrics, QueueMetrics
 from schedcache.queue.nominator import Nominator, PodLister
 from schedcache.queue.queued_pod import QueuedPodInfo
@@ -40,9 +40,9 @@ from schedcache.queue.scheduling_queue import SchedulingQueue
 from schedcache.queue.sorting import priority_sort
 
 __all__ = [
+    "EventHint",
     "GateFn",
     "HintFn",
-    "HintRegistration",
     "NoMetrics",
     "Nominator",
     "PodLister",

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, IntFlag
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
+
 from schedcache.model import Pod, Resource
 from schedcache.ports import ALL, WILDCARD, ClusterEvent
 from schedcache.queue import events
@@ -31,36 +34,36 @@ class Scope(Enum):
     """Spec and effective requests alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class HintRegistration:
-    """A plugin's wish to be asked when something of `resource` changes in one of these ways.
+class EventHint(msgspec.Struct, frozen=True):
+    """An event that may make a pod schedulable that a plugin rejected: what the plugin answers at `events_to_register`.
 
     `resource`: a kind, `Pod` for all three kinds of pod events, or `*` for everything. `actions`: upstream's action names;
-    `Update` stands for every special update, `All` for everything. `fn` None = always True. `shape_only`: the answer depends
-    on nothing of the pod but its shape, so that pods of one shape are asked about once; `spec_only`: on its spec alone.
-    `room`: the answer is False for every pod that asks for more than that amount of anything, which spares the asking where
-    thousands of pods all ask for something else; None from it = no limit this time.
+    `Update` stands for every special update, `All` for everything. `fn` None = always worth another attempt. `by_shape`: the
+    answer depends on nothing of the pod but its shape, so that pods of one shape are asked about once; `by_spec`: on its spec
+    and requests alone, which StatefulSet pods share though their labels differ. `room`: the answer is False for every pod
+    that asks for more than that amount of anything, which spares the asking where thousands of pods all ask for something
+    else; None from it = no limit this time. `plugin` is filled in by the framework.
     """
 
-    plugin: str
     resource: str
     actions: tuple[str, ...]
     fn: HintFn | None = None
-    shape_only: bool = False
-    spec_only: bool = False
+    by_shape: bool = False
+    by_spec: bool = False
     room: RoomFn | None = None
+    plugin: str = ""
 
     @property
     def scope(self) -> Scope:
         # What is always true depends on nothing.
-        if self.spec_only or self.fn is None:
+        if self.by_spec or self.fn is None:
             return Scope.SPEC
-        return Scope.SHAPE if self.shape_only else Scope.POD
+        return Scope.SHAPE if self.by_shape else Scope.POD
 
 
-AnyRegistration = HintRegistration | tuple[Any, ...]
-"""A tuple has the fields of a HintRegistration in their order, the last four optional."""
-Registrations = Iterable[AnyRegistration] | Mapping[str, Iterable[AnyRegistration]]
+Registration = EventHint | tuple[Any, ...]
+"""A hint with its plugin's name. A tuple has the name first, and then a hint's fields in their order."""
+Registrations = Iterable[Registration] | Mapping[str, Iterable[Registration]]
 """For all scheduler names alike, or by scheduler name."""
 
 
@@ -105,16 +108,16 @@ def _mask(actions: Iterable[str]) -> _Action:
     return mask
 
 
-def _matches(registration: HintRegistration, event: ClusterEvent) -> bool:
-    """Whether the event is what the registration asks for, or more special."""
-    asked, came = registration.resource, event.resource
+def _matches(hint: EventHint, event: ClusterEvent) -> bool:
+    """Whether the event is what the hint asks for, or more special."""
+    asked, came = hint.resource, event.resource
     if asked not in (WILDCARD, came) and not (asked == events.POD and came in _POD_KINDS):
         return False
     mask = _mask(event.actions)
-    return mask & _mask(registration.actions) == mask
+    return mask & _mask(hint.actions) == mask
 
 
-ByPlugin = Mapping[str, Sequence[HintRegistration]]
+ByPlugin = Mapping[str, Sequence[EventHint]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ class HintTable:
     ) -> None:
         self._flat = not isinstance(registrations, Mapping)
         by_profile = registrations if isinstance(registrations, Mapping) else {"": registrations}
-        self._registrations = {name: [_registration(r) for r in some] for name, some in by_profile.items()}
+        self._hints = {name: [_registered(given) for given in some] for name, some in by_profile.items()}
         self._clock = clock
         self._metrics = metrics
         self._faults = faults
@@ -154,16 +157,16 @@ class HintTable:
         return found
 
     def _match(self, event: ClusterEvent) -> EventHints:
-        by_profile: dict[str, dict[str, list[HintRegistration]]] = {}
-        for name, registrations in self._registrations.items():
+        by_profile: dict[str, dict[str, list[EventHint]]] = {}
+        for name, hints in self._hints.items():
             by_plugin = by_profile[name] = {}
-            for registration in registrations:
-                if _matches(registration, event):
-                    by_plugin.setdefault(registration.plugin, []).append(registration)
+            for hint in hints:
+                if _matches(hint, event):
+                    by_plugin.setdefault(hint.plugin, []).append(hint)
         plugins = frozenset(plugin for by_plugin in by_profile.values() for plugin in by_plugin)
         return EventHints(plugins, by_profile, by_profile[""] if self._flat else None)
 
-    def says_queue(self, hint: HintRegistration, event: ClusterEvent, pod: Pod, old: object, new: object) -> bool:
+    def says_queue(self, hint: EventHint, event: ClusterEvent, pod: Pod, old: object, new: object) -> bool:
         """One hint's answer, True where it fails."""
         started = self._clock()
         try:
@@ -174,7 +177,7 @@ class HintTable:
         self._metrics.queueing_hint(hint.plugin, event.label, answer, self._clock() - started)
         return answer != "QueueSkip"
 
-    def room(self, hints: Sequence[HintRegistration], event: ClusterEvent, old: object, new: object) -> Resource | None:
+    def room(self, hints: Sequence[EventHint], event: ClusterEvent, old: object, new: object) -> Resource | None:
         """The most that a pod may ask for if any of the hints is to say yes; None = no limit, or more than one."""
         if len(hints) != 1 or hints[0].room is None:
             return None
@@ -188,10 +191,16 @@ class HintTable:
             return None
 
 
-def _registration(given: AnyRegistration) -> HintRegistration:
-    registration = given if isinstance(given, HintRegistration) else HintRegistration(*given)
+def _registered(given: Registration) -> EventHint:
+    if isinstance(given, EventHint):
+        hint = given
+    else:
+        plugin, *fields = given
+        hint = replace(EventHint(*fields), plugin=plugin)
+    if not hint.plugin:
+        raise ValueError(f"hint for events of {hint.resource!r}: no plugin is named")
     try:
-        _mask(registration.actions)
+        _mask(hint.actions)
     except ValueError as error:
-        raise ValueError(f"plugin {registration.plugin!r}: {error}") from None
-    return registration
+        raise ValueError(f"plugin {hint.plugin!r}: {error}") from None
+    return hint

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from schedcache.model import Pod
 from schedcache.ports import ClusterEvent
 from schedcache.queue.events import is_wildcard
-from schedcache.queue.hints import HintRegistration, HintTable, Scope, Strategy
+from schedcache.queue.hints import EventHint, HintTable, Scope, Strategy
 from schedcache.queue.in_flight import RecordedEvent
 from schedcache.queue.pool import Bucket, Group
 from schedcache.queue.queued_pod import QueuedPodInfo
@@ -76,10 +76,10 @@ class Judge:
         return [verdict for verdict in verdicts if verdict[1]]
 
     def _of_bucket(
-        self, bucket: Bucket, hints: list[HintRegistration], change: RecordedEvent, pre_check: PreCheck | None
+        self, bucket: Bucket, hints: list[EventHint], change: RecordedEvent, pre_check: PreCheck | None
     ) -> list[Woken]:
         """Ask as few questions as the hints allow: once a spec, then once a shape, then each pod."""
-        by_scope: dict[Scope, list[HintRegistration]] = {scope: [] for scope in Scope}
+        by_scope: dict[Scope, list[EventHint]] = {scope: [] for scope in Scope}
         for hint in hints:
             by_scope[hint.scope].append(hint)
         of_spec, of_shape, of_pod = by_scope[Scope.SPEC], by_scope[Scope.SHAPE], by_scope[Scope.POD]
@@ -100,8 +100,8 @@ class Judge:
         self,
         group: Group,
         verdict: Strategy,
-        of_shape: list[HintRegistration],
-        of_pod: list[HintRegistration],
+        of_shape: list[EventHint],
+        of_pod: list[EventHint],
         change: RecordedEvent,
         pre_check: PreCheck | None,
     ) -> list[Woken]:
@@ -116,9 +116,7 @@ class Judge:
         ]
         return [verdict for verdict in verdicts if verdict[1]]
 
-    def _ask(
-        self, hints: Iterable[HintRegistration], pod: Pod, change: RecordedEvent, pending: Collection[str]
-    ) -> Strategy:
+    def _ask(self, hints: Iterable[EventHint], pod: Pod, change: RecordedEvent, pending: Collection[str]) -> Strategy:
         event, old, new = change
         best, possible = Strategy.SKIP, _best_possible(pending)
         for hint in hints:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from schedcache.model import Pod
-from schedcache.queue import HintRegistration
+from schedcache.queue import EventHint
 from schedcache.queue.events import ADD, NODE, TARGET_POD, UPDATE
 
 NOT_SUPPORTED = "NotSupported"
@@ -20,7 +20,7 @@ def _asks_for_something_else(_pod: Pod, old: Pod, new: Pod) -> bool:
     return old.spec is not new.spec
 
 
-STAND_IN_HINTS: Sequence[HintRegistration] = (
-    HintRegistration(NOT_SUPPORTED, TARGET_POD, (UPDATE,), _asks_for_something_else),
-    HintRegistration(NO_NODES, NODE, (ADD,)),
+STAND_IN_HINTS: Sequence[EventHint] = (
+    EventHint(TARGET_POD, (UPDATE,), _asks_for_something_else, plugin=NOT_SUPPORTED),
+    EventHint(NODE, (ADD,), plugin=NO_NODES),
 )

@@ -265,7 +265,7 @@ def test_hints_for_assigned_pods():
     tested = plugin(namespace("y", team="data"))
     registered = hint(tested, "AssignedPod")
     assert registered.actions == ("Add", "UpdatePodLabel", "Delete")
-    asked = registered.hint
+    asked = registered.fn
     wants, avoids, indifferent = incoming(near(term())), incoming(away(term())), incoming({})
     db, web = make_pod("p", "n", DB), make_pod("p", "n", WEB)
     assert asked(wants, None, db)
@@ -286,7 +286,7 @@ def test_hints_for_assigned_pods():
 
 def test_a_partner_in_a_selected_namespace_wakes_the_pod():
     data = {"namespaceSelector": {"matchLabels": {"team": "data"}}}
-    asked = hint(plugin(namespace("d1", team="data"), namespace("x1")), "AssignedPod").hint
+    asked = hint(plugin(namespace("d1", team="data"), namespace("x1")), "AssignedPod").fn
     wants, avoids = incoming(near(term(**data))), incoming(away(term(**data)))
     inside, outside = make_pod("p", "n", DB, namespace="d1"), make_pod("p", "n", DB, namespace="x1")
     assert asked(wants, None, inside)
@@ -299,7 +299,7 @@ def test_a_partner_in_a_selected_namespace_wakes_the_pod():
 
 
 def test_hints_for_nodes():
-    asked = hint(plugin(), "Node").hint
+    asked = hint(plugin(), "Node").fn
     wants, avoids = incoming(near(term())), incoming(away(term()))
     in_a, in_b, outside = make_node("n", "a"), make_node("n", "b"), make_node("n")
     assert asked(wants, None, in_a)
@@ -317,7 +317,7 @@ def test_hints_for_nodes():
 def test_hints_for_namespaces():
     registered = hint(plugin(), "Namespace")
     assert registered.actions == ("Add", "Update", "Delete")
-    asked = registered.hint
+    asked = registered.fn
     data = {"namespaceSelector": {"matchLabels": {"team": "data"}}}
     wants, avoids, local = incoming(near(term(**data))), incoming(away(term(**data))), incoming(near(term()))
     plain, selected = namespace("x"), namespace("x", team="data")
@@ -336,7 +336,7 @@ def test_hints_for_namespaces():
 def test_hint_for_the_pod_itself():
     registered = hint(plugin(), "TargetPod")
     assert registered.actions == ("UpdatePodLabel",)
-    assert registered.hint is None
+    assert registered.fn is None
 
 
 def test_changes_of_the_cluster_are_followed():

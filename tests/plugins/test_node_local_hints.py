@@ -17,7 +17,7 @@ def helps(plugin, resource, action, pod, old, new, args=None):
     made = default_registry()[plugin](args, handle())
     found = [e for e in made.events_to_register() if e.resource == resource and action in e.actions]
     assert found, f"{plugin} does not register {resource}/{action}"
-    return any(e.hint is None or e.hint(pod, old, new) for e in found)
+    return any(e.fn is None or e.fn(pod, old, new) for e in found)
 
 
 def with_requests(pod, cpu):

@@ -296,7 +296,7 @@ def test_hints_for_assigned_pods():
     registered = hint(tested, "AssignedPod")
     assert registered.actions == ("Add", "UpdatePodLabel", "Delete")
     assert registered.by_shape
-    asked = registered.hint
+    asked = registered.fn
     web, db = make_pod("p", "n", WEB), make_pod("p", "n", {"app": "db"})
     assert asked(waiting, None, web)
     assert asked(waiting, web, None)
@@ -311,7 +311,7 @@ def test_hints_for_assigned_pods():
 
 def test_hints_for_the_pod_itself():
     tested = plugin()
-    asked = hint(tested, "TargetPod").hint
+    asked = hint(tested, "TargetPod").fn
     honoring, ignoring = incoming(spread(nodeTaintsPolicy="Honor")), incoming(spread())
     tolerating = {"tolerations": [{"operator": "Exists"}]}
     assert asked(honoring, honoring, incoming(spread(nodeTaintsPolicy="Honor"), **tolerating))
@@ -320,7 +320,7 @@ def test_hints_for_the_pod_itself():
 
 
 def test_hints_for_nodes():
-    asked, waiting = hint(plugin(), "Node").hint, incoming(spread())
+    asked, waiting = hint(plugin(), "Node").fn, incoming(spread())
     in_a, in_b, outside = make_node("n", "a"), make_node("n", "b"), make_node("n")
     tainted = make_node("n", "a", taints=[{"key": "k", "effect": "NoSchedule"}])
     assert asked(waiting, None, in_a)

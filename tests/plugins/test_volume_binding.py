@@ -434,7 +434,7 @@ def test_a_pod_whose_claims_are_bound_is_not(pod):
 
 
 def hint(resource):
-    (found,) = [h.hint for h in VolumeBinding.events_to_register() if h.resource == resource]
+    (found,) = [h.fn for h in VolumeBinding.events_to_register() if h.resource == resource]
     return found
 
 

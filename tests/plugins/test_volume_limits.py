@@ -195,7 +195,7 @@ def test_nodes_come_and_go():
 
 
 def hints(resource, action):
-    return [h.hint for h in NodeVolumeLimits.events_to_register() if h.resource == resource and action in h.actions]
+    return [h.fn for h in NodeVolumeLimits.events_to_register() if h.resource == resource and action in h.actions]
 
 
 @pytest.mark.parametrize(

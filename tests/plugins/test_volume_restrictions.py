@@ -138,5 +138,5 @@ def test_without_its_pre_filter_the_filter_fails_where_no_disk_is_in_the_way():
     ],
 )
 def test_only_pods_with_the_same_volume_free_it(deleted, helps):
-    (hint,) = [h.hint for h in VolumeRestrictions.events_to_register() if h.resource == "AssignedPod"]
+    (hint,) = [h.fn for h in VolumeRestrictions.events_to_register() if h.resource == "AssignedPod"]
     assert hint(pod_with("p", "c", inline=[gce()]), deleted, None) is helps

@@ -73,19 +73,19 @@ def test_what_is_still_to_be_bound_is_left_to_volume_binding():
 def test_hints():
     pod = pod_with("p", "c")
     by_kind = {h.resource: h for h in VolumeZone.events_to_register()}
-    assert by_kind["StorageClass"].hint(pod, None, storage_class())
-    assert not by_kind["StorageClass"].hint(pod, None, storage_class(mode="Immediate"))
+    assert by_kind["StorageClass"].fn(pod, None, storage_class())
+    assert not by_kind["StorageClass"].fn(pod, None, storage_class(mode="Immediate"))
     claims = by_kind["PersistentVolumeClaim"]
     assert set(claims.actions) == {"Add", "Update"}
-    assert claims.hint(pod, None, claim("c"))
-    assert not claims.hint(pod, None, claim("d"))
-    assert not claims.hint(pod, None, claim("c", namespace="other"))
-    volumes = by_kind["PersistentVolume"].hint
+    assert claims.fn(pod, None, claim("c"))
+    assert not claims.fn(pod, None, claim("d"))
+    assert not claims.fn(pod, None, claim("c", namespace="other"))
+    volumes = by_kind["PersistentVolume"].fn
     old = csi_volume("v", labels={ZONE: "z1__z2"})
     assert volumes(pod, None, old)
     assert not volumes(pod, old, csi_volume("v", labels={ZONE: "z2__z1", "other": "x"}))
     assert volumes(pod, old, csi_volume("v", labels={ZONE: "z1"}))
-    assert by_kind["Node"].hint is None
+    assert by_kind["Node"].fn is None
 
 
 def test_a_label_with_an_empty_value_means_nothing():

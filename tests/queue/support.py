@@ -3,10 +3,10 @@
 from typing import Any
 
 from schedcache.model import Node, Pod
-from schedcache.queue import HintRegistration, QueuedPodInfo, SchedulingQueue
+from schedcache.queue import EventHint, QueuedPodInfo, SchedulingQueue
 
 # What the fitting plugin of these tests waits for.
-FIT = HintRegistration("Fit", "Node", ("Add", "UpdateNodeAllocatable"), shape_only=True)
+FIT = EventHint("Node", ("Add", "UpdateNodeAllocatable"), by_shape=True, plugin="Fit")
 
 
 class Lister(dict):

@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from schedcache.queue import HintRegistration, SchedulingQueue
+from schedcache.queue import EventHint, SchedulingQueue
 from schedcache.queue.events import NODE_ADD, NODE_DELETE
 from schedcache.testing.virtual_clock import VirtualClock
 from tests.queue.support import make_node, make_pod, pop, reject
@@ -50,7 +50,7 @@ def test_a_hint_on_the_shape_is_asked_once_a_shape_and_wakes_all_of_it():
         asked.append(pod.requests.resource.milli_cpu)
         return pod.requests.resource.milli_cpu <= new.allocatable.milli_cpu
 
-    hints = [HintRegistration("Fit", "Node", ("Add",), fits, shape_only=True)]
+    hints = [EventHint("Node", ("Add",), fits, by_shape=True, plugin="Fit")]
     queue = pool_of(replicas("1", 30) + replicas("2", 30) + replicas("3", 30), hints, "Fit")
     queue.move(NODE_ADD, None, make_node(cpu="2"))
     assert sorted(asked) == [1000, 2000, 3000]
@@ -65,7 +65,7 @@ def test_a_hint_on_the_spec_is_asked_once_for_a_whole_stateful_set():
         asked.append(pod.name)
         return pod.requests.resource.milli_cpu <= 2000
 
-    hints = [HintRegistration("Fit", "Node", ("Add",), fits, spec_only=True)]
+    hints = [EventHint("Node", ("Add",), fits, by_spec=True, plugin="Fit")]
     sets = [
         make_pod(f"{name}-{n}", cpu=cpu, labels={"apps.kubernetes.io/pod-index": str(n)})
         for name, cpu in (("small", "2"), ("large", "3"))
@@ -85,11 +85,11 @@ def test_spec_shape_and_pod_hints_are_asked_from_the_cheap_to_the_dear():
         return lambda pod, old, new: asked[scope].append(pod.name) or pod.labels.get("woken-by") == label
 
     hints = [
-        HintRegistration(
-            "S", "Node", ("Add",), lambda pod, old, new: asked["spec"].append(pod.name) or False, spec_only=True
+        EventHint(
+            "Node", ("Add",), lambda pod, old, new: asked["spec"].append(pod.name) or False, by_spec=True, plugin="S"
         ),
-        HintRegistration("H", "Node", ("Add",), says("shape", "shape"), shape_only=True),
-        HintRegistration("P", "Node", ("Add",), says("pod", "pod")),
+        EventHint("Node", ("Add",), says("shape", "shape"), by_shape=True, plugin="H"),
+        EventHint("Node", ("Add",), says("pod", "pod"), plugin="P"),
     ]
     pods = [make_pod(f"{by}-{n}", labels={"woken-by": by}) for by in ("shape", "pod", "nobody") for n in range(4)]
     queue = pool_of(pods, hints, "S", "H", "P")
@@ -106,7 +106,7 @@ def test_a_limit_spares_the_asking_and_changes_no_answer():
         asked.append(pod.name)
         return pod.requests.resource.milli_cpu <= new.allocatable.milli_cpu
 
-    limited = HintRegistration("Fit", "Node", ("Add",), fits, spec_only=True, room=lambda old, new: new.allocatable)
+    limited = EventHint("Node", ("Add",), fits, by_spec=True, room=lambda old, new: new.allocatable, plugin="Fit")
     pods = [make_pod(f"cpu-{cpu}", cpu=str(cpu)) for cpu in range(1, 101)]
     queue = pool_of(pods, [limited], "Fit")
     queue.move(NODE_ADD, None, make_node(cpu="7"))
@@ -115,10 +115,10 @@ def test_a_limit_spares_the_asking_and_changes_no_answer():
 
 
 def test_a_limit_holds_only_where_nobody_else_may_say_yes():
-    limited = HintRegistration(
-        "Fit", "Node", ("Add",), lambda p, o, n: False, spec_only=True, room=lambda o, n: n.allocatable
+    limited = EventHint(
+        "Node", ("Add",), lambda p, o, n: False, by_spec=True, room=lambda o, n: n.allocatable, plugin="Fit"
     )
-    other = HintRegistration("Taint", "Node", ("Add",), None, spec_only=True)
+    other = EventHint("Node", ("Add",), None, by_spec=True, plugin="Taint")
     queue = pool_of([make_pod("p", cpu="50")], [limited, other], "Fit", "Taint")
     queue.move(NODE_ADD, None, make_node(cpu="1"))
     assert queue.pending_counts()["active"] == 1
@@ -131,7 +131,7 @@ def test_a_limit_that_fails_or_is_none_leaves_every_pod_to_the_hint(answer):
             raise answer
         return answer
 
-    queue = pool_of([make_pod("p")], [HintRegistration("Fit", "Node", ("Add",), None, room=fails)], "Fit")
+    queue = pool_of([make_pod("p")], [EventHint("Node", ("Add",), None, room=fails, plugin="Fit")], "Fit")
     with capture_logs() as told:
         queue.move(NODE_ADD, None, make_node())
     assert queue.pending_counts()["active"] == 1
@@ -154,11 +154,9 @@ def test_a_hint_on_the_pod_is_asked_for_each_pod():
 def test_shape_and_pod_hints_together_and_the_pod_is_not_asked_where_the_shape_says_yes():
     asked = []
     hints = [
-        HintRegistration(
-            "Fit", "Node", ("Add",), lambda pod, old, new: pod.labels.get("easy") == "yes", shape_only=True
-        ),
-        HintRegistration(
-            "Named", "Node", ("Add",), lambda pod, old, new: asked.append(pod.name) or pod.name == "hard-1"
+        EventHint("Node", ("Add",), lambda pod, old, new: pod.labels.get("easy") == "yes", by_shape=True, plugin="Fit"),
+        EventHint(
+            "Node", ("Add",), lambda pod, old, new: asked.append(pod.name) or pod.name == "hard-1", plugin="Named"
         ),
     ]
     easy = [make_pod(f"easy-{n}", labels={"easy": "yes"}) for n in range(5)]
@@ -171,8 +169,8 @@ def test_shape_and_pod_hints_together_and_the_pod_is_not_asked_where_the_shape_s
 
 def test_a_pending_plugin_behind_an_unschedulable_one_still_decides():
     hints = [
-        HintRegistration("Fit", "Node", ("Add",), None, shape_only=True),
-        HintRegistration("Gang", "Node", ("Add",), lambda pod, old, new: pod.name == "b"),
+        EventHint("Node", ("Add",), None, by_shape=True, plugin="Fit"),
+        EventHint("Node", ("Add",), lambda pod, old, new: pod.name == "b", plugin="Gang"),
     ]
     clock = VirtualClock()
     queue = SchedulingQueue(clock=clock, hints=hints)
@@ -253,9 +251,7 @@ def test_pods_with_resized_requests_are_not_judged_by_their_shape():
     grown = type(make_pod("x")).from_dict(resized)
     assert grown.requests.resource.milli_cpu == 3000
     hints = [
-        HintRegistration(
-            "Fit", "Node", ("Add",), lambda p, o, n: p.requests.resource.milli_cpu <= 2000, shape_only=True
-        )
+        EventHint("Node", ("Add",), lambda p, o, n: p.requests.resource.milli_cpu <= 2000, by_shape=True, plugin="Fit")
     ]
     queue = pool_of([make_pod("plain"), grown], hints, "Fit")
     queue.move(NODE_ADD, None, make_node())
@@ -314,3 +310,8 @@ def test_metrics_of_the_way_through_the_backoff_queue():
         ("backoff", "NodeAdd"), ("backoff", "NodeAdd"), ("active", "PopFromBackoffQ"), ("active", "BackoffComplete"),
     ]  # fmt: skip
     assert metrics.after_flush == []
+
+
+def test_a_hint_of_nobody_is_refused():
+    with pytest.raises(ValueError, match="hint for events of 'Node': no plugin is named"):
+        SchedulingQueue(hints=[EventHint("Node", ("Add",))])

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from schedcache.cache import ClusterObjects
 from schedcache.config.plugin_args import InterPodAffinityArgs
@@ -10,7 +11,7 @@ from schedcache.framework import Handle
 from schedcache.model import Pod
 from schedcache.model.objects import Namespace
 from schedcache.plugins.inter_pod_affinity import InterPodAffinity
-from schedcache.queue import HintRegistration, QueueError, SchedulingQueue
+from schedcache.queue import EventHint, QueueError, SchedulingQueue
 from schedcache.queue.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -164,8 +165,8 @@ def test_109437_a_node_whose_taint_goes_later_wakes_the_pod_that_ignored_its_arr
 def test_124384_gated_pods_are_not_looked_at_for_events_of_others():
     asked = []
     hints = [
-        HintRegistration("Gate", "TargetPod", ("UpdatePodSchedulingGatesEliminated",)),
-        HintRegistration("Fit", "AssignedPod", ("Delete",), lambda pod, old, new: asked.append("hint") or True),
+        EventHint("TargetPod", ("UpdatePodSchedulingGatesEliminated",), plugin="Gate"),
+        EventHint("AssignedPod", ("Delete",), lambda pod, old, new: asked.append("hint") or True, plugin="Fit"),
     ]
     queue = SchedulingQueue(
         clock=VirtualClock(), hints=hints, pre_enqueue=[("Gate", lambda pod: asked.append("gate") or True)]
@@ -238,7 +239,7 @@ def test_141954_a_pod_that_waits_for_a_partner_in_selected_namespaces(namespace,
     for name, labels in (("d1", {"team": "data"}), ("x1", {})):
         objects.add("Namespace", Namespace(name=name, uid=name, labels=labels))
     plugin = InterPodAffinity(InterPodAffinityArgs(), Handle(cluster_objects=objects, nominator=None))
-    hints = [HintRegistration(plugin.name, *event) for event in plugin.events_to_register()]
+    hints = [replace(event, plugin=plugin.name) for event in plugin.events_to_register()]
     clock = VirtualClock()
     queue = SchedulingQueue(clock=clock, hints=hints)
     term = {

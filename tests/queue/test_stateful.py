@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from schedcache.model import Node, Pod
-from schedcache.queue import HintRegistration, QueuedPodInfo, SchedulingQueue
+from schedcache.queue import EventHint, QueuedPodInfo, SchedulingQueue
 from schedcache.queue.events import ASSIGNED_POD_DELETE, NODE_ADD, node_update_events
 from schedcache.testing.virtual_clock import VirtualClock
 from tests.queue.support import Lister, make_node, make_pod
@@ -54,11 +54,11 @@ class LittleScheduler(RuleBasedStateMachine):
     def start(self, early: bool, cpus: list[int]) -> None:
         self.window = 1 if early else 0.001
         hints = [
-            HintRegistration("Fit", "Node", ("Add", "UpdateNodeAllocatable"), _after_node_change, shape_only=True),
-            HintRegistration("Fit", "TargetPod", ("UpdatePodScaleDown",), lambda pod, old, new: fits(new, self.node)),
-            HintRegistration("Gate", "TargetPod", ("UpdatePodSchedulingGatesEliminated",)),
-            HintRegistration("Partner", "AssignedPod", ("Add",)),
-            HintRegistration("Room", "AssignedPod", ("Delete",)),
+            EventHint("Node", ("Add", "UpdateNodeAllocatable"), _after_node_change, by_shape=True, plugin="Fit"),
+            EventHint("TargetPod", ("UpdatePodScaleDown",), lambda pod, old, new: fits(new, self.node), plugin="Fit"),
+            EventHint("TargetPod", ("UpdatePodSchedulingGatesEliminated",), plugin="Gate"),
+            EventHint("AssignedPod", ("Add",), plugin="Partner"),
+            EventHint("AssignedPod", ("Delete",), plugin="Room"),
         ]
         self.queue = SchedulingQueue(
             clock=self.clock,

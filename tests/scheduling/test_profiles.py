@@ -47,8 +47,8 @@ def made_with(plugin, *names, pod_lister=no_pod):
     [
         (lambda _self: 1 / 0, "division by zero"),
         (lambda _self: None, "'NoneType' object is not iterable"),
-        (lambda _self: [EventHint("Node", ("Add",)), 5], "must be an iterable, not int"),
-        (lambda _self: [("Node",)], "missing"),
+        (lambda _self: [EventHint("Node", ("Add",)), 5], "answered 5, expected an EventHint"),
+        (lambda _self: [("Node", ("Add",))], r"answered \('Node', \('Add',\)\), expected an EventHint"),
     ],
 )
 def test_registrations_that_are_none_fail_the_start_with_the_plugins_name(events, said):
