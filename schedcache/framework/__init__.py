@@ -1,4 +1,16 @@
-"""The scheduling framework: extension points, statuses, the registry of plugins and the runtime that calls them."""
+"""The scheduling framework: extension points, what plugins are given and answer, and the runtime that calls them.
+
+Promises: each extension point is called where kube-scheduler 1.37 calls it, with all nodes of one snapshot at once. Whatever a
+plugin raises, and an answer of the wrong kind, ends its pod's attempt with an error that names the plugin, and nothing else.
+Answers are kept only for rows that have not changed, and only for plugins that said what they depend on.
+
+May touch: cache, queue and config, of which it reads, and the world through the `Handle` alone. It changes no cache and moves no
+pod; that is for `schedcache.scheduling`. A `Framework` is for one thread.
+
+Start reading with `interface`, the Protocols, and `status`; then `runtime`, whose `Framework.schedule` is one decision. `filtering`
+and `scoring` are its halves, `row_view` what plugins look at, `kept` what is not asked again. Everything that a plugin needs is
+exported here, and plugins import it from here alone.
+"""
 
 from schedcache.framework.diagnosis import Diagnosis, FitError, NodeStatuses, NoNodesError, PluginError
 from schedcache.framework.filtering import failing, one_reason, passing

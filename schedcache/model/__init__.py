@@ -1,4 +1,16 @@
-"""Typed, immutable views of the Kubernetes objects that scheduling reads."""
+"""Typed, immutable views of the Kubernetes objects that scheduling reads, and the rules that belong to a single object.
+
+Promises: an object never changes once it is made, so it may be kept, shared and read by any thread. Equal pod specs, and equal
+shapes (spec, namespace and labels), are one object: `is` compares them, and what is computed from one may be kept by
+identity. Quantities are exact integers, rounded once, as upstream rounds them. A malformed object raises a
+`MalformedObjectError` that names the object and the field, and never harms the one beside it.
+
+May touch: nothing. No I/O, no clock, no other package of schedcache.
+
+Start reading with `pod` and `node`, the views themselves; `pod_spec` has what pods of one template share, `interning` how it comes
+to be one object. `wire` is the JSON, field by field; `decode` and `pod_decode` lead from it to the views. `labels`, `taints` and
+`resources` have the rules; `objects` and `storage` the other kinds, `kinds` the list of them.
+"""
 
 from schedcache.model.errors import MalformedObjectError
 from schedcache.model.labels import (

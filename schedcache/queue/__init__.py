@@ -1,5 +1,15 @@
 """The scheduling queue: which pod is tried next, and when a pod that failed is tried again.
 
+Promises: no pod is lost, and none is tried twice at a time. A rejected pod wakes when, and only when, an event came that may
+help it, as its rejecting plugins see it, or its five minutes are over; an event during its attempt counts too. Orders and
+backoffs are those of kube-scheduler 1.37, held to its recorded answers; docs/queue.md says where it differs, and why.
+
+May touch: memory. It has no timers, no thread and no I/O; time is the `clock` it is given, and plugins are asked through the
+functions it is given. Whatever those raise is logged and loses no pod. Every call is synchronous and complete in itself, so
+return to the queue and `done` are one step for whoever waits in `pop`. The queue is for one thread.
+
+Start reading with `scheduling_queue` (the calls), then `judge` (what an event does to whom), `hints` and `pool`.
+
 States
     active          to be tried, in the order of QueueSort (priority, then who came first)
     backoff         to be tried when its backoff is over; rejected pods earlier, when nothing is active. Pods whose attempt
@@ -21,11 +31,8 @@ What the loop calls
     activate                    plugins that know that a pod should be tried now
     flush_backoff_completed,    when `next_flush_at` says so; the queue has no timers
     flush_unschedulable_leftover
-    add_nominated_pod ...       reservations of preemptors
+    add_nominated_pod ...       reservations of preemptors; kept by the `Nominator`, which plugins look at
     pending_counts, dump, find, oldest_pending_age, unschedulable_reasons   for metrics and people
-
-Every call is synchronous and complete in itself, so return to the queue and `done` are one step for whoever waits in `pop`.
-The queue is for one thread.
 """
 
 from schedcache.queue import events

@@ -3,6 +3,19 @@
 kube-scheduler 1.37 walks over pods for every pod that it spreads or that has (anti-)affinity. Here a placed pod is looked
 at when it comes and when it goes, and then only by the terms that can match it; a scheduling decision adds up columns.
 Everything goes by shape: which terms match is found out once for all pods of one shape.
+
+Invariants, while the index is active (`check` recounts all but the last)
+    A shape is kept as long as a placed pod has it. Its `rows` say how many of its pods each row has, its `terminating` how
+    many of these are being deleted.
+    A term that is kept is tied to every kept shape that it matches, under `live_terms` if it leaves terminating pods out,
+    else under `terms`; and a shape to no term that has been dropped. So one pod's coming or going touches these terms alone.
+    A matched term's count of a row is the number of that row's pods that it matches, without terminating ones if it leaves
+    them out. An owned term's is the number of those that own it, terminating ones included, each as often as the term is
+    written in its spec; it is kept as long as some kept shape owns it.
+    What is remembered for a shape (`owned_by_others`) is dropped whole when an owned term comes or goes.
+    Every change of a row comes through `apply`, and shapes are compared by identity: that equal ones are one object is the
+    promise of `schedcache.model.interning`.
+Inactive, it keeps nothing, and the first question counts all pods.
 """
 
 from collections.abc import Iterator, Mapping
