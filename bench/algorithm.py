@@ -1,12 +1,14 @@
 # noqa: INP001  a script, no package
 """Milliseconds a decision: filters, scores and the choice over all nodes, in the shapes of kube-scheduler's scheduler_perf.
 
-    python bench/algorithm.py [--nodes N ...] [--workloads NAME ...] [--pods N] [--runs N] [--json]
+    python bench/algorithm.py [--nodes N ...] [--workloads NAME ...] [--pods N] [--runs N] [--per-node] [--json]
 
 Each decision is timed from the update of the snapshot to the chosen node, which is then assumed. `stream`: all pods have one
 spec, so row-local results are kept; `fresh`: every pod has a spec of its own, so nothing is. p50 and p99 of a run are given
 for the run whose p50 is lowest; `calibration` is a fixed piece of numpy and Python work beside it, to compare machines and moods.
-`reasons` is a pod that fits nowhere for ten different reasons: message and explanation together.
+`reasons` is a pod that fits nowhere for ten different reasons: message and explanation together. `--per-node` adds what a filter
+costs that is asked about one node at a time, message included: it passes every node, rejects all for the same reason, or each
+for a reason of its own.
 """
 
 import argparse
@@ -22,10 +24,13 @@ import numpy as np
 
 from schedcache.cache import ClusterObjects, SchedulerCache, Snapshot
 from schedcache.config import KubeSchedulerProfile, profile_with_defaults
-from schedcache.framework import FitError, Framework, Handle
+from schedcache.config.types import Plugin, Plugins, PluginSet
+from schedcache.framework import FitError, Framework, Handle, Registry, Status, unschedulable
 from schedcache.framework.explanation import explain_rejection
 from schedcache.model import Node, Pod
+from schedcache.plugins.default_binder import DefaultBinder
 from schedcache.plugins.default_plugins import default_registry
+from schedcache.plugins.priority_sort import PrioritySort
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
@@ -240,12 +245,61 @@ def measure_reasons(nodes: int, runs: int) -> dict[str, Any]:
     return {"nodes": nodes, "reasons": reasons, "attempt": min(attempts) * 1e3, "told": min(told) * 1e3}
 
 
+FULL = unschedulable("node is full")
+PER_NODE: Mapping[str, Callable[[str], Status | None]] = {
+    "passes": lambda _: None,
+    "one_reason": lambda _: FULL,
+    "own_reasons": lambda name: unschedulable(f"{name} is full"),
+}
+
+
+def per_node_framework(judge: Callable[[str], Status | None]) -> Framework:
+    """A profile of one filter, which is asked node by node."""
+
+    class Judge:
+        name = "Judge"
+        per_node = True
+
+        def __init__(self, args: Any, handle: Handle) -> None: ...
+
+        @staticmethod
+        def filter(_state: Any, _pod: Pod, node_info: Any) -> Status | None:
+            return judge(node_info.node.name)
+
+    made = {plugin.name: plugin for plugin in (Judge, PrioritySort, DefaultBinder)}
+    sets = Plugins(multi_point=PluginSet(enabled=[Plugin(name=name) for name in made], disabled=[Plugin(name="*")]))
+    profile = profile_with_defaults(KubeSchedulerProfile(scheduler_name="default-scheduler", plugins=sets))
+    return Framework(profile, Registry(made), Handle(cluster_objects=ClusterObjects(), nominator=Nobody()))
+
+
+def measure_per_node(nodes: int, runs: int) -> dict[str, Any]:
+    """The filter that is asked node by node."""
+    workload = WORKLOADS["SchedulingBasic"]
+    cache, snapshot, pod, result = SchedulerCache(), Snapshot(), make_pod("new", workload), {"per_node": nodes}
+    for i in range(nodes):
+        cache.add_node(make_node(i, workload.zones))
+    cache.update_snapshot(snapshot)
+    for name, judge in PER_NODE.items():
+        framework, times = per_node_framework(judge), []
+        for _ in range(5 * runs):
+            start = time.perf_counter()
+            try:
+                framework.schedule(pod, snapshot, Nobody.nominated_pods_for_node, random.Random(1))
+            except FitError as error:
+                error.message()
+            times.append(time.perf_counter() - start)
+        result[name] = min(times) * 1e3
+    return result
+
+
 def report(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """All that was asked for, one after the other."""
     for nodes in options.nodes:
         for name in options.workloads:
             yield measure(name, nodes, options.pods, options.runs)
         yield measure_reasons(nodes, options.runs)
+        if options.per_node:
+            yield measure_per_node(nodes, options.runs)
 
 
 def show(result: dict[str, Any]) -> str:
@@ -254,6 +308,11 @@ def show(result: dict[str, Any]) -> str:
         return (
             f"{'fits nowhere':28}{result['nodes']:>7}{result['reasons']:>9} reasons: attempt {result['attempt']:.3f}, "
             f"explanation {result['told']:.3f}"
+        )
+    if "per_node" in result:
+        return (
+            f"{'one node at a time':28}{result['per_node']:>7} passes {result['passes']:.3f}, one reason "
+            f"{result['one_reason']:.3f}, own reasons {result['own_reasons']:.3f}"
         )
     stream, fresh = result["stream"], result["fresh"]
     return (
@@ -275,6 +334,7 @@ def main() -> None:
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--pods", type=int, default=200, help="decisions a run")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--per-node", action="store_true", help="measure a filter for one node at a time too")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     calibration = calibrate()

@@ -7,12 +7,14 @@ Answers are kept only for rows that have not changed, and only for plugins that 
 May touch: cache, queue and config, of which it reads, and the world through the `Handle` alone. It changes no cache and moves no
 pod; that is for `schedcache.scheduling`. A `Framework` is for one thread.
 
-Start reading with `interface`, the Protocols, and `status`; then `runtime`, whose `Framework.schedule` is one decision. `filtering`
-and `scoring` are its halves, `row_view` what plugins look at, `kept` what is not asked again. Everything that a plugin needs is
+Start reading with `interface`, the Protocols, and `status`; then `runtime`, whose `Framework.evaluate` is one attempt and
+`Framework.schedule` the decision. `filtering` and `scoring` are its halves, `evaluation` what comes of it, `row_view` what plugins
+look at, `kept` what is not asked again. Everything that a plugin needs is
 exported here, and plugins import it from here alone.
 """
 
 from schedcache.framework.diagnosis import Diagnosis, FitError, NodeStatuses, NoNodesError, PluginError
+from schedcache.framework.evaluation import Evaluation
 from schedcache.framework.filtering import failing, one_reason, passing
 from schedcache.framework.handle import Handle, PodNominator
 from schedcache.framework.interface import (
@@ -42,10 +44,11 @@ from schedcache.framework.interface import (
 )
 from schedcache.framework.plugin_sets import PluginSetError
 from schedcache.framework.registry import PluginFactory, Registry, RegistryError
-from schedcache.framework.row_view import Amounts, Rows, RowView
+from schedcache.framework.row_view import Amounts, HypotheticalView, Rows, RowView
 from schedcache.framework.runtime import Framework, ScheduleResult
 from schedcache.framework.scoring import default_normalize_score
 from schedcache.framework.status import SKIP, Code, Status, unresolvable, unschedulable
+from schedcache.framework.status_table import StatusTable
 from schedcache.framework.waiting_pods import WaitingPod, WaitingPods
 from schedcache.queue import EventHint, QueuedPodInfo
 
@@ -58,12 +61,14 @@ __all__ = [
     "CycleState",
     "Diagnosis",
     "EnqueueExtensions",
+    "Evaluation",
     "EventHint",
     "ExplainsPlugin",
     "FilterPlugin",
     "FitError",
     "Framework",
     "Handle",
+    "HypotheticalView",
     "Locality",
     "NoNodesError",
     "NodeStatuses",
@@ -92,6 +97,7 @@ __all__ = [
     "ScorePlugin",
     "Scores",
     "Status",
+    "StatusTable",
     "Verdicts",
     "WaitingPod",
     "WaitingPods",

@@ -1,4 +1,4 @@
-"""Why a pod cannot be placed, in columns: one status number a node, one table of statuses.
+"""Why a pod cannot be placed: verdicts on all nodes, and what is told of them.
 
 Texts follow kube-scheduler 1.37 (framework.FitError, framework.Diagnosis).
 """
@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from schedcache.framework.interface import CycleState
+from schedcache.framework.interface import CycleState, Verdicts
 from schedcache.framework.row_view import Rows
 from schedcache.framework.status import Code, Status
 from schedcache.model import Pod
@@ -18,36 +17,35 @@ if TYPE_CHECKING:
     from schedcache.cache import Snapshot
 
 NO_NODES = "no nodes available to schedule pods"
-Ids = npt.NDArray[np.intp]
 
 
 class NodeStatuses(Mapping[str, Status]):
     """Node name -> status of its first failure; nodes that passed are left out.
 
-    `rows` are rows of the snapshot's columns in node list order, `ids[i]` indexes `table`, 0 = passed. Names are looked up
-    in the snapshot, so use it before the snapshot is updated, or call `materialize`.
+    `rows` are rows of the snapshot's columns in node list order, `verdicts` has a code for each. Names are looked up in the
+    snapshot, so use it before the snapshot is updated, or call `materialize`.
     """
 
-    def __init__(self, snapshot: "Snapshot", rows: Rows, ids: Ids, table: Sequence[Status | None]) -> None:
+    def __init__(self, snapshot: "Snapshot", rows: Rows, verdicts: Verdicts) -> None:
         self._snapshot = snapshot
         self._names: Sequence[str] | None = None
+        self._position_of: dict[str, int] | None = None
         self.rows = rows
-        self.ids = ids
-        self.table = table
+        self.verdicts = verdicts
 
     def __getitem__(self, name: str) -> Status:
         position = self._positions().get(name)
-        status = None if position is None else self.table[int(self.ids[position])]
+        status = None if position is None else self.verdicts.table[int(self.verdicts.codes[position])]
         if status is None:
             raise KeyError(name)
         return status
 
     def __iter__(self) -> Iterator[str]:
         names = self.names()
-        return (names[i] for i in np.flatnonzero(self.ids).tolist())
+        return (names[i] for i in np.flatnonzero(self.verdicts.codes).tolist())
 
     def __len__(self) -> int:
-        return int(np.count_nonzero(self.ids))
+        return int(np.count_nonzero(self.verdicts.codes))
 
     def names(self) -> Sequence[str]:
         """Names of all nodes looked at, in the order of `rows`."""
@@ -66,17 +64,22 @@ class NodeStatuses(Mapping[str, Status]):
         return self
 
     def counts(self) -> list[tuple[Status, int]]:
-        """Each status with the number of nodes that have it."""
-        numbers = np.bincount(self.ids, minlength=len(self.table)).tolist()
-        return [(s, n) for s, n in zip(self.table, numbers, strict=True) if s is not None and n]
+        """Each status of the table that a node has, with the number of nodes that have it."""
+        codes, table = self.verdicts
+        numbers = np.bincount(codes, minlength=len(table)).tolist()
+        return [(s, n) for s, n in zip(table, numbers, strict=True) if s is not None and n]
 
     def rows_with(self, code: Code) -> Rows:
         """The rows rejected with that code, in node list order."""
-        wanted = np.array([s is not None and s.code == code for s in self.table], np.bool_)
-        return self.rows[wanted[self.ids]]
+        codes, table = self.verdicts
+        wanted = np.array([s is not None and s.code == code for s in table], np.bool_)
+        rows: Rows = self.rows[wanted[codes]]
+        return rows
 
     def _positions(self) -> dict[str, int]:
-        return {name: i for i, name in enumerate(self.names())}
+        if self._position_of is None:
+            self._position_of = {name: i for i, name in enumerate(self.names())}
+        return self._position_of
 
 
 class Diagnosis:
@@ -97,11 +100,14 @@ class Diagnosis:
         self.statuses = statuses
         self.pre_filter_status = pre_filter_status
         found = [s for s, _ in statuses.counts()] + ([pre_filter_status] if pre_filter_status else [])
-        rejected = [
-            s for s in found if s.code in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE) and s.plugin
-        ]
-        self.unschedulable_plugins = unschedulable_plugins.union(*(s.plugin.split(",") for s in rejected))
-        self.pending_plugins = frozenset(s.plugin for s in found if s.code is Code.PENDING)
+        by = {(s.code, s.plugin) for s in found}
+        rejecting = (
+            plugins.split(",")
+            for code, plugins in by
+            if code in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE) and plugins
+        )
+        self.unschedulable_plugins = unschedulable_plugins.union(*rejecting)
+        self.pending_plugins = frozenset(plugin for code, plugin in by if code is Code.PENDING)
 
     @property
     def pre_filter_message(self) -> str:
@@ -157,7 +163,7 @@ class NoNodesError(FitError):
 
     def __init__(self, pod: Pod, snapshot: "Snapshot") -> None:
         nowhere = np.empty(0, np.intp)
-        super().__init__(pod, Diagnosis(0, NodeStatuses(snapshot, nowhere, nowhere, (None,))), CycleState())
+        super().__init__(pod, Diagnosis(0, NodeStatuses(snapshot, nowhere, Verdicts(nowhere, (None,)))), CycleState())
 
     def message(self) -> str:
         return NO_NODES

@@ -1,11 +1,12 @@
 """In words: why a pod is not placed, and which nodes came closest."""
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from schedcache.framework.diagnosis import Diagnosis
-from schedcache.framework.interface import CycleState
+from schedcache.framework.interface import CycleState, Verdicts
 from schedcache.framework.row_view import RowView
 from schedcache.framework.runtime import Framework
 from schedcache.framework.status import Code, Status
@@ -18,14 +19,21 @@ _EXAMPLES = 3
 _CLOSEST = 3
 
 
-class _Group(NamedTuple):
-    """Nodes with the same reason from the same plugin; `ids` are their numbers in the diagnosis' table."""
+class _Group:
+    """Nodes with the same reason from the same plugin; `examples`: positions of the first few of them, ascending."""
 
-    reason: str
-    plugin: str
-    code: Code
-    nodes: int
-    ids: list[int]
+    __slots__ = ("code", "examples", "nodes", "plugin", "reason")
+
+    def __init__(self, reason: str, plugin: str, code: Code) -> None:
+        self.reason = reason
+        self.plugin = plugin
+        self.code = code
+        self.nodes = 0
+        self.examples: list[int] = []
+
+    def add(self, nodes: int, examples: Sequence[int]) -> None:
+        self.nodes += nodes
+        self.examples = sorted([*self.examples, *examples])[:_EXAMPLES] if self.examples else list(examples)
 
 
 def explain_rejection(
@@ -48,20 +56,30 @@ def explain_rejection(
 
 def _groups(diagnosis: Diagnosis) -> list[_Group]:
     found: dict[tuple[str, str, Code], _Group] = {}
-    table = diagnosis.statuses.table
-    numbers = np.bincount(diagnosis.statuses.ids, minlength=len(table)).tolist()
-    for i, (status, count) in enumerate(zip(table, numbers, strict=True)):
-        for reason in status.reasons if status is not None and count else ():
-            key = (reason, status.plugin, status.code)  # type: ignore[union-attr]  # a status with reasons is there
-            group = found.get(key, _Group(*key, 0, []))
-            found[key] = group._replace(nodes=group.nodes + count, ids=[*group.ids, i])
+    for status, nodes, examples in _first_of_each(diagnosis.statuses.verdicts):
+        for reason in status.reasons:
+            key = (reason, status.plugin, status.code)
+            group = found.get(key)
+            if group is None:
+                group = found[key] = _Group(*key)
+            group.add(nodes, examples)
     return sorted(found.values(), key=lambda group: (-group.nodes, group.reason))
 
 
+def _first_of_each(verdicts: Verdicts) -> Iterator[tuple[Status, int, Sequence[int]]]:
+    """Each status with the number of positions that have it and the first few of these."""
+    codes, table = verdicts
+    counts = np.bincount(codes, minlength=len(table))
+    # Positions by code, ascending within each; small integers are sorted in one go.
+    by_code = np.argsort(codes.astype(np.min_scalar_type(len(table))), kind="stable")
+    starts = np.cumsum(counts) - counts
+    for status, count, start in zip(table, counts.tolist(), starts.tolist(), strict=True):
+        if status is not None and count:
+            yield status, count, by_code[start : start + min(count, _EXAMPLES)].tolist()
+
+
 def _group_line(group: _Group, diagnosis: Diagnosis) -> str:
-    statuses = diagnosis.statuses
-    having = np.isin(statuses.ids, group.ids) if len(group.ids) > 1 else statuses.ids == group.ids[0]
-    names = ", ".join(statuses.name_at(i) for i in np.flatnonzero(having)[:_EXAMPLES].tolist())
+    names = ", ".join(map(diagnosis.statuses.name_at, group.examples))
     more = ", ..." if group.nodes > _EXAMPLES else ""
     hope = "" if group.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE else "; evicting pods might help"
     return f"{group.nodes} of {diagnosis.total_nodes} nodes: {group.reason} [{group.plugin}]{hope} ({names}{more})"

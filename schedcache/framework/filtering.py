@@ -1,13 +1,14 @@
 """Running filters over many rows: each plugin sees the rows that passed all before it, and the first failure counts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from schedcache.framework.diagnosis import Ids
+from schedcache.framework.diagnosis import PluginError
 from schedcache.framework.interface import CycleState, FilterPlugin, Verdicts
-from schedcache.framework.kept import KeptFilters, KeptResults
+from schedcache.framework.kept import KeptBySpec, KeptFilters
 from schedcache.framework.plugin_calls import call_filter, failure_text
 from schedcache.framework.row_view import Rows, RowView
 from schedcache.framework.status import Code, Status
@@ -19,12 +20,14 @@ class _Step(NamedTuple):
 
     plugin: str
     positions: Rows | None
-    codes: Any
-    table: Sequence[Status | None]
+    answer: Verdicts
 
     @property
     def faulty(self) -> bool:
-        return any(status is not None and not status.rejected for status in self.table)
+        return self.answer.faulty
+
+    def verdicts(self, _view: RowView) -> Iterator[tuple[str, Verdicts]]:
+        yield self.plugin, self.answer
 
 
 class _KeptStep(NamedTuple):
@@ -36,6 +39,12 @@ class _KeptStep(NamedTuple):
     @property
     def faulty(self) -> bool:
         return self.kept.faulty
+
+    def verdicts(self, view: RowView) -> Iterator[tuple[str, Verdicts]]:
+        rows = view.rows if self.positions is None else view.rows[self.positions]
+        for i, plugin in enumerate(self.kept.plugins):
+            if len(self.kept.tables[i].statuses) > 1:
+                yield plugin.name, self.kept.verdicts(i, rows)
 
 
 class FilterOutcome:
@@ -52,15 +61,58 @@ class FilterOutcome:
         self._steps = steps
         self.faulty = faulty
 
-    def statuses(self) -> tuple[Ids, list[Status | None]]:
-        """For each position the index of its first failure in the table, 0 = passed. Ask before the snapshot moves on."""
-        ids = np.zeros(len(self.view), np.intp)
+    def verdicts(self) -> Verdicts:
+        """The first failure of each position. Ask before the next attempt, and before the snapshot moves on.
+
+        Each plugin's codes count from where the table of those before it ends.
+        """
+        codes = np.zeros(len(self.view), np.intp)
         table: list[Status | None] = [None]
         for step in self._steps:
-            for plugin, codes, statuses in _verdicts_of(step, self.view):
-                _attribute(ids, step.positions, codes, len(table) - 1)
-                table += [_named(status, plugin) for status in statuses[1:]]
-        return ids, table
+            for plugin, verdicts in step.verdicts(self.view):
+                _attribute(codes, step.positions, verdicts.codes, len(table) - 1)
+                table += [_named(status, plugin) for status in verdicts.table[1:]]
+        return Verdicts(codes, table)
+
+
+class Crowded(NamedTuple):
+    """What filters say of rows on which the pods nominated to them count as running: `positions` in the view without these."""
+
+    positions: Rows
+    outcome: FilterOutcome
+
+
+class Feasibility(NamedTuple):
+    """Which rows of `view` passed all filters (`feasible`: positions, ascending), nominated pods taken into account."""
+
+    outcome: FilterOutcome
+    feasible: Rows
+    crowded: Crowded | None = None
+    """The look at the rows that have pods nominated to them, which comes first: what fails there has failed."""
+
+    @property
+    def view(self) -> RowView:
+        return self.outcome.view
+
+    def check(self, pod: Pod) -> None:
+        """Raises PluginError where a plugin answered with an error, unless nominated pods kept it from being asked."""
+        if not self.outcome.faulty and not (self.crowded is not None and self.crowded.outcome.faulty):
+            return
+        codes, table = self.verdicts()
+        found = (table[i] for i in np.unique(codes).tolist())
+        fault = next((status for status in found if status is not None and not status.rejected), None)
+        if fault is not None:
+            raise PluginError(pod, fault.plugin, "filter", fault.message)
+
+    def verdicts(self) -> Verdicts:
+        """The first failure of each position. Ask before the next attempt, and before the snapshot moves on."""
+        codes, table = verdicts = self.outcome.verdicts()
+        if self.crowded is None:
+            return verdicts
+        crowded = self.crowded.outcome.verdicts()
+        failed = np.flatnonzero(crowded.codes)
+        codes[self.crowded.positions[failed]] = crowded.codes[failed] + (len(table) - 1)
+        return Verdicts(codes, [*table, *crowded.table[1:]])
 
 
 class _Group:
@@ -75,25 +127,28 @@ class _Group:
 
 
 class FilterChain:
-    """The filters of a profile, in order."""
+    """The filters of a profile, in order, and what is kept of their answers."""
 
-    def __init__(self, plugins: Sequence[FilterPlugin]) -> None:
+    def __init__(self, plugins: Sequence[FilterPlugin], kept: KeptBySpec) -> None:
         self.plugins = tuple(plugins)
+        self._kept = kept
         self._groups: dict[frozenset[str], list[_Group]] = {}
 
-    def run(self, state: CycleState, pod: Pod, view: RowView, kept: KeptResults | None = None) -> FilterOutcome:
-        """Filter the rows of the view. `kept` holds row-local results; leave it out when the view has pods added or removed.
+    def run(self, state: CycleState, pod: Pod, view: RowView) -> FilterOutcome:
+        """Filter the rows of the view.
 
         Raises PluginError when a plugin raises anything. One that answers with an error has not passed the row; see `faulty`.
         """
+        kept = self._kept.of(pod, view)
         positions: Rows | None = None
         steps: list[_Step | _KeptStep] = []
         for group in self._active(state):
             if positions is not None and not len(positions):
                 break
             group.asked += 1
-            if kept is not None and group.local:
-                positions = self._run_kept(group.plugins, state, pod, view, positions, steps, kept)
+            results = kept.filters(group.plugins, state, pod, view) if kept is not None and group.local else None
+            if results is not None:
+                positions = self._take_kept(results, view, positions, steps)
                 continue
             for plugin in group.plugins:
                 positions = self._run_one(plugin, state, pod, view, positions, steps)
@@ -101,18 +156,14 @@ class FilterChain:
         faulty = any(step.faulty for step in steps)
         return FilterOutcome(view, feasible, steps, faulty=faulty)
 
-    def run_each(
-        self, state: CycleState, pod: Pod, view: RowView, kept: KeptResults | None = None
-    ) -> list[tuple[FilterPlugin, Verdicts]]:
+    def run_each(self, state: CycleState, pod: Pod, view: RowView) -> list[tuple[FilterPlugin, Verdicts]]:
         """What every filter says of every row, whatever the others say. Raises PluginError."""
+        kept = self._kept.of(pod, view)
         found: list[tuple[FilterPlugin, Verdicts]] = []
         for group in self._active(state):
-            if kept is not None and group.local:
-                results = kept.filters(group.plugins, state, pod, view.snapshot)
-                found += [
-                    (plugin, Verdicts(results.codes[i][view.rows], results.tables[i]))
-                    for i, plugin in enumerate(group.plugins)
-                ]
+            results = kept.filters(group.plugins, state, pod, view) if kept is not None and group.local else None
+            if results is not None:
+                found += [(plugin, results.verdicts(i, view.rows)) for i, plugin in enumerate(group.plugins)]
             else:
                 found += [(plugin, call_filter(plugin, state, pod, view)) for plugin in group.plugins]
         return found
@@ -143,16 +194,9 @@ class FilterChain:
         return groups
 
     @staticmethod
-    def _run_kept(
-        group: tuple[FilterPlugin, ...],
-        state: CycleState,
-        pod: Pod,
-        view: RowView,
-        positions: Rows | None,
-        steps: list[_Step | _KeptStep],
-        results: KeptResults,
+    def _take_kept(
+        kept: KeptFilters, view: RowView, positions: Rows | None, steps: list[_Step | _KeptStep]
     ) -> Rows | None:
-        kept = results.filters(group, state, pod, view.snapshot)
         rows = view.rows if positions is None else view.rows[positions]
         passes = kept.passes[rows]
         if np.count_nonzero(passes) == len(passes):
@@ -170,13 +214,13 @@ class FilterChain:
         steps: list[_Step | _KeptStep],
     ) -> Rows | None:
         part = view if positions is None else view.take(positions)
-        codes, table = call_filter(plugin, state, pod, part)
-        if len(table) == 1:
+        answer = call_filter(plugin, state, pod, part)
+        if len(answer.table) == 1:
             return positions
-        passes = codes == 0
+        passes = answer.codes == 0
         if np.count_nonzero(passes) == len(passes):
             return positions
-        steps.append(_Step(plugin.name, positions, codes, table))
+        steps.append(_Step(plugin.name, positions, answer))
         return np.flatnonzero(passes) if positions is None else positions[passes]
 
 
@@ -201,24 +245,14 @@ def _is_local(plugin: FilterPlugin) -> bool:
     return getattr(plugin, "filter_locality", None) is not None
 
 
-def _verdicts_of(step: _Step | _KeptStep, view: RowView) -> list[tuple[str, Any, Sequence[Status | None]]]:
-    if isinstance(step, _Step):
-        return [(step.plugin, step.codes, step.table)]
-    rows = view.rows if step.positions is None else view.rows[step.positions]
-    kept = step.kept
-    return [
-        (plugin.name, kept.codes[i][rows], kept.tables[i])
-        for i, plugin in enumerate(kept.plugins)
-        if len(kept.tables[i]) > 1
-    ]
-
-
-def _attribute(ids: Ids, positions: Rows | None, codes: Any, base: int) -> None:
+def _attribute(
+    into: npt.NDArray[np.intp], positions: Rows | None, codes: npt.NDArray[np.integer[Any]], base: int
+) -> None:
     """Enter failures where there is none yet."""
     failed = np.flatnonzero(codes)
     where = failed if positions is None else positions[failed]
-    first = ids[where] == 0
-    ids[where[first]] = codes[failed[first]].astype(np.intp) + base
+    first = into[where] == 0
+    into[where[first]] = codes[failed[first]].astype(np.intp) + base
 
 
 def _named(status: Status | None, plugin: str) -> Status | None:

@@ -26,10 +26,19 @@ MAX_NODE_SCORE = 100
 
 
 class Verdicts(NamedTuple):
-    """A filter's answer for the rows of a view: `codes[i]` indexes `table`; code 0 is a pass and `table[0]` is None."""
+    """Statuses of rows, as a column: `codes[i]` indexes `table`; code 0 is a pass and `table[0]` is None.
 
-    codes: npt.NDArray[np.int16]
+    It is a filter's answer for the rows of a view, and what becomes of the answers of many: kept ones, the first failure of each
+    row, a diagnosis. Codes are of any integer type that counts to the end of the table.
+    """
+
+    codes: npt.NDArray[np.integer[Any]]
     table: Sequence[Status | None]
+
+    @property
+    def faulty(self) -> bool:
+        """Some status of the table is no rejection: an error, which may be the one of a row."""
+        return any(status is not None and not status.rejected for status in self.table)
 
 
 class PreFilterResult(NamedTuple):

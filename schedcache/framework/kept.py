@@ -2,6 +2,38 @@
 
 A plugin says with `filter_locality` or `score_locality` what its answer for a row depends on besides the pod's spec. The
 same plugin code computes all rows and the few that moved: it is called with a view of those.
+
+What is kept
+    The verdicts of neighbouring row-local filters (`KeptFilters`) and the raw scores of row-local score plugins
+    (`KeptScores`), by row, for every live row, whichever rows were asked about.
+
+By what key
+    Columns (rows are numbered by snapshot), spec, the plugins that were not skipped, what their `locality_key` answered.
+    Specs are compared by identity: equal ones are one object.
+
+What makes a result invalid
+    A row's: its generation, or for Locality.NODE its node generation, has moved beyond the version the result is from. All of
+    them: another key; other columns. `Moved` holds the rows that are due, so these hold:
+
+    - `version` of what is kept is the columns' version when it was last refreshed, -1 before; no row that has moved since
+      is read before the next refresh.
+    - `Moved(snapshot, version)` names every live row that changed after `version`, those whose node has come on a used row
+      included, and from -1 every live row. It never names a row without a node: what is kept there is stale, and no view
+      shows it.
+    - Codes and table of a plugin belong together. A table only grows; where more of its statuses may have died out than can
+      be alive, all rows are computed anew and it starts afresh, so that reasons which name nodes that come and go, or
+      amounts, do not pile up.
+
+Why a changed view never gets here
+    `KeptBySpec.of` is the one place where results are looked up, and `FilterChain` and `ScoreChain` the ones who ask, with
+    the very view that they are asked about. It answers None for all but a plain `RowView`, which has no way to put pods on
+    rows. So whoever adds or removes pods, at first or later, has a `HypotheticalView`, and every plugin is asked about it.
+    It answers None as well for a pod that asks for other than its spec (a resize), and for a single row, which costs less to
+    ask about than all that moved.
+
+What goes wrong
+    A plugin that fails on some row leaves what is kept at the version it had, and the plugins are asked, in order, about the
+    rows in question alone: a fault on another row does not end the attempt.
 """
 
 from collections import OrderedDict
@@ -12,10 +44,19 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from schedcache.framework.interface import MAX_NODE_SCORE, CycleState, FilterPlugin, Locality, ScorePlugin
+from schedcache.framework.diagnosis import PluginError
+from schedcache.framework.interface import (
+    MAX_NODE_SCORE,
+    CycleState,
+    FilterPlugin,
+    Locality,
+    ScorePlugin,
+    Scores,
+    Verdicts,
+)
 from schedcache.framework.plugin_calls import call_filter, call_score
-from schedcache.framework.row_view import RowView
-from schedcache.framework.status import Status
+from schedcache.framework.row_view import Rows, RowView
+from schedcache.framework.status_table import StatusTable
 from schedcache.model import Pod, PodSpec
 
 if TYPE_CHECKING:
@@ -28,20 +69,24 @@ _MAX_BYTES = 64 * 2**20
 _ROW_BYTES = 80
 # Up to here the live ones among the changed rows are picked one by one; beyond, all rows are computed anew.
 _FEW_ROWS = 64
+# A table may have twice as many statuses as there are live rows, and these: so many changes pay for computing all rows anew.
+_SLACK = 256
 
 
 class KeptFilters:
     """The verdicts of neighbouring row-local filters, by row.
 
-    `codes[i, row]` indexes `tables[i]`, the statuses of plugin i, 0 = pass; `passes[row]`: all of them pass.
+    `codes[i, row]` is a number in `tables[i]`, the statuses of plugin i; `passes[row]`: all of them pass.
     """
 
     def __init__(self, plugins: Sequence[FilterPlugin], columns: "Columns") -> None:
         self.plugins = plugins
         self.version = -1
-        self.codes = np.zeros((len(plugins), len(columns.generation)), np.int16)
+        self.codes = np.zeros((len(plugins), len(columns.generation)), np.int32)
         self.passes: npt.NDArray[np.bool_] = np.ones(len(columns.generation), np.bool_)
-        self.tables: list[list[Status | None]] = [[None] for _ in plugins]
+        self.tables = [StatusTable() for _ in plugins]
+        self.statuses = 1
+        """The length of the longest table."""
         self.faulty = False
         """Some row may have a status that is no rejection: an error."""
 
@@ -53,34 +98,41 @@ class KeptFilters:
         for i, plugin in enumerate(self.plugins):
             view = moved.nodes if _filter_locality(plugin) == Locality.NODE else moved.all
             if len(view):
-                codes, table = call_filter(plugin, state, pod, view)
-                self.codes[i, view.index] = 0 if len(table) == 1 else self._own_codes(i, table)[codes]
+                verdicts = call_filter(plugin, state, pod, view)
+                self.codes[i, view.index] = 0 if len(verdicts.table) == 1 else self._own_codes(i, verdicts)
         if len(moved.all):
             passes = np.ones(len(moved.all), np.bool_)
-            for i, statuses in enumerate(self.tables):
-                if len(statuses) > 1:
+            for i, table in enumerate(self.tables):
+                if len(table.statuses) > 1:
                     passes &= self.codes[i, moved.all.index] == 0
             self.passes[moved.all.index] = passes
         self.version = moved.version
 
+    def verdicts(self, index: int, rows: Rows) -> Verdicts:
+        """What one of the plugins says of these rows. Ask before the snapshot moves on."""
+        return Verdicts(self.codes[index][rows], self.tables[index].statuses)
+
     def forget(self) -> None:
         """All rows are to be computed anew."""
         self.version = -1
-        self.tables = [[None] for _ in self.plugins]
+        self.tables = [StatusTable() for _ in self.plugins]
+        self.statuses = 1
         self.faulty = False
 
-    def _own_codes(self, index: int, table: Sequence[Status | None]) -> npt.NDArray[np.int16]:
+    def _own_codes(self, index: int, verdicts: Verdicts) -> npt.NDArray[np.int32]:
         """Each call has a table of its own; one table lasts here."""
-        own = self.tables[index]
-        for status in table:
-            if status not in own:
-                own.append(status)
-                self.faulty = self.faulty or (status is not None and not status.rejected)
-        return np.array([own.index(status) for status in table], np.int16)
+        table = self.tables[index]
+        known = len(table.statuses)
+        numbers = np.fromiter(map(table.code, verdicts.table), np.int32, len(verdicts.table))
+        numbers[0] = 0
+        if len(table.statuses) > known:
+            self.statuses = max(self.statuses, len(table.statuses))
+            self.faulty = self.faulty or verdicts.faulty
+        return numbers[verdicts.codes.astype(np.intp, copy=False)]
 
     def _grow(self, capacity: int) -> None:
         more = capacity - len(self.passes)
-        self.codes = np.concatenate([self.codes, np.zeros((len(self.plugins), more), np.int16)], axis=1)
+        self.codes = np.concatenate([self.codes, np.zeros((len(self.plugins), more), np.int32)], axis=1)
         self.passes = np.concatenate([self.passes, np.ones(more, np.bool_)])
 
 
@@ -121,6 +173,11 @@ class KeptScores:
             self.final_total[moved.all.index] = total
         self.version = moved.version
 
+    def scores(self, index: int, view: RowView) -> Scores:
+        """The raw scores of one of the plugins. Ask before the snapshot moves on."""
+        raw: Scores = self.raw[index][view.rows]
+        return raw
+
     def forget(self) -> None:
         """All rows are to be computed anew."""
         self.version = -1
@@ -128,7 +185,10 @@ class KeptScores:
 
 
 class Moved:
-    """The live rows that changed after a version (`all`), and those of them whose node object did (`nodes`)."""
+    """The live rows that changed after a version (`all`), and those of them whose node object did (`nodes`).
+
+    See the top of the module for what must hold.
+    """
 
     def __init__(self, snapshot: "Snapshot", version: int) -> None:
         columns = snapshot.columns
@@ -159,34 +219,31 @@ class KeptResults:
         self._moved: Moved | None = None
 
     def filters(
-        self, plugins: tuple[FilterPlugin, ...], state: CycleState, pod: Pod, snapshot: "Snapshot"
-    ) -> KeptFilters:
-        """The verdicts of these plugins, as of now."""
+        self, plugins: tuple[FilterPlugin, ...], state: CycleState, pod: Pod, view: RowView
+    ) -> KeptFilters | None:
+        """The verdicts of these plugins, as of now; None where one of them fails on some row, of this view or not."""
+        snapshot = view.snapshot
         key = (plugins, *(_key(plugin, snapshot) for plugin in plugins))
         kept = self._filters.get(key)
         if kept is None:
             # A key that moved on makes the results under the old one worthless.
             self._filters = {k: v for k, v in self._filters.items() if k[0] != plugins}
             kept = self._filters[key] = KeptFilters(plugins, snapshot.columns)
-        kept.refresh(state, pod, self._moved_since(kept.version, snapshot))
-        return kept
+        elif kept.statuses > 2 * len(snapshot.columns.order) + _SLACK:
+            kept.forget()
+        return kept if self._refreshed(kept, state, pod, snapshot) else None
 
     def scores(
-        self,
-        plugins: tuple[ScorePlugin, ...],
-        weights: Mapping[str, int],
-        state: CycleState,
-        pod: Pod,
-        snapshot: "Snapshot",
-    ) -> KeptScores:
-        """The raw scores of these plugins, as of now."""
+        self, plugins: tuple[ScorePlugin, ...], weights: Mapping[str, int], state: CycleState, pod: Pod, view: RowView
+    ) -> KeptScores | None:
+        """The raw scores of these plugins, as of now; None where one of them fails on some row, of this view or not."""
+        snapshot = view.snapshot
         key = (plugins, *(_key(plugin, snapshot) for plugin in plugins))
         kept = self._scores.get(key)
         if kept is None:
             self._scores = {k: v for k, v in self._scores.items() if k[0] != plugins}
             kept = self._scores[key] = KeptScores(plugins, weights, snapshot.columns)
-        kept.refresh(state, pod, self._moved_since(kept.version, snapshot))
-        return kept
+        return kept if self._refreshed(kept, state, pod, snapshot) else None
 
     def forget(self) -> None:
         """All rows are to be computed anew."""
@@ -194,6 +251,13 @@ class KeptResults:
             filters.forget()
         for scores in self._scores.values():
             scores.forget()
+
+    def _refreshed(self, kept: KeptFilters | KeptScores, state: CycleState, pod: Pod, snapshot: "Snapshot") -> bool:
+        try:
+            kept.refresh(state, pod, self._moved_since(kept.version, snapshot))
+        except PluginError:
+            return False
+        return True
 
     def _moved_since(self, version: int, snapshot: "Snapshot") -> Moved:
         moved = self._moved
@@ -208,7 +272,12 @@ class KeptBySpec:
     def __init__(self) -> None:
         self._by_columns: WeakKeyDictionary[Columns, OrderedDict[PodSpec, KeptResults]] = WeakKeyDictionary()
 
-    def of(self, spec: PodSpec, snapshot: "Snapshot") -> KeptResults:
+    def of(self, pod: Pod, view: RowView) -> KeptResults | None:
+        """What is kept for the pod's spec on the snapshot of the view; None where the plugins are to be asked about its rows."""
+        # Not isinstance: what any other type of view shows need not be what the rows have.
+        if type(view) is not RowView or len(view) == 1 or pod.requests is not pod.spec.requests:
+            return None
+        snapshot, spec = view.snapshot, pod.spec
         by_spec = self._by_columns.get(snapshot.columns)
         if by_spec is None:
             by_spec = self._by_columns[snapshot.columns] = OrderedDict()

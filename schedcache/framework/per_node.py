@@ -4,6 +4,7 @@ They are simple to write and cost Python time for each node that is still feasib
 calls NodeInfo, with the pods added and removed that the question is about.
 """
 
+from collections.abc import Iterator
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from schedcache.framework.interface import CycleState, Scores, Verdicts
 from schedcache.framework.plugin_calls import checked_status, rejection
 from schedcache.framework.row_view import RowView
-from schedcache.framework.status import Status
+from schedcache.framework.status_table import StatusTable
 from schedcache.model import Pod
 
 if TYPE_CHECKING:
@@ -28,15 +29,10 @@ class PerNodeFilter:
         _take_over(self, plugin, "filter_locality", "locality_key", "explain")
 
     def filter(self, state: CycleState, pod: Pod, view: RowView) -> Verdicts:
-        codes = np.zeros(len(view), np.int16)
-        table: list[Status | None] = [None]
-        for i in range(len(view)):
-            status = rejection(checked_status(self._plugin.filter(state, pod, hypothetical_node(view, i))))
-            if status is not None:
-                if status not in table:
-                    table.append(status)
-                codes[i] = table.index(status)
-        return Verdicts(codes, table)
+        ask, table = self._plugin.filter, StatusTable()
+        answers = (rejection(checked_status(ask(state, pod, node))) for node in hypothetical_nodes(view))
+        codes = np.fromiter(map(table.code, answers), np.int32, len(view))
+        return Verdicts(codes, table.statuses)
 
 
 class PerNodeScore:
@@ -49,7 +45,7 @@ class PerNodeScore:
 
     def score(self, state: CycleState, pod: Pod, view: RowView) -> Scores:
         # An int and nothing that only looks like one: half a point would silently be none.
-        scores = (index(self._plugin.score(state, pod, hypothetical_node(view, i))) for i in range(len(view)))
+        scores = (index(self._plugin.score(state, pod, node)) for node in hypothetical_nodes(view))
         return np.fromiter(scores, np.int64, len(view))
 
 
@@ -59,15 +55,17 @@ def _take_over(adapter: object, plugin: object, *attributes: str) -> None:
             setattr(adapter, attribute, value)
 
 
-def hypothetical_node(view: RowView, position: int) -> "NodeInfo":
-    """The node with the pods that the view adds and removes."""
-    info = view.node_info(position)
-    added, removed = view.added(position), view.removed(position)
-    if not (added or removed):
-        return info
+def hypothetical_nodes(view: RowView) -> Iterator["NodeInfo"]:
+    """The nodes of the view, those with the pods that it adds and removes."""
+    infos, changed = view.columns.infos, frozenset(view.changed)
+    for position, row in enumerate(view.rows.tolist()):
+        yield _hypothetical(infos[row], view, position) if position in changed else infos[row]
+
+
+def _hypothetical(info: "NodeInfo", view: RowView, position: int) -> "NodeInfo":
     changed = info.copy()
-    for pod in removed:
+    for pod in view.removed(position):
         changed.remove_pod(pod)
-    for pod in added:
+    for pod in view.added(position):
         changed.add_pod(pod)
     return changed

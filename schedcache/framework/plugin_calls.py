@@ -134,17 +134,18 @@ def _filtered(plugin: FilterPlugin, state: CycleState, pod: Pod, view: RowView) 
     size = len(view)
     if len(codes) != size:
         raise ValueError(f"answered for {len(codes)} rows, expected one verdict for each of {size}")
+    if codes.dtype.kind not in "iub":
+        raise TypeError(f"answered with codes of type {codes.dtype}, expected integers")
     if len(table) > 1 and not 0 <= codes.min(initial=0) <= codes.max(initial=0) < len(table):
         raise ValueError(f"answered with codes {codes.min()} to {codes.max()} for a table of {len(table)} statuses")
-    return verdicts
+    return Verdicts(codes, table) if type(verdicts) is tuple else verdicts
 
 
 def _verdicts_label(verdicts: Verdicts) -> str:
     """One for all rows, as for the extension point: Success where some row passes."""
-    codes, table = verdicts
-    if any(status is not None and not status.rejected for status in table):
+    if verdicts.faulty:
         return Code.ERROR.label
-    return (Code.SUCCESS if np.count_nonzero(codes) < len(codes) else Code.UNSCHEDULABLE).label
+    return (Code.SUCCESS if np.count_nonzero(verdicts.codes) < len(verdicts.codes) else Code.UNSCHEDULABLE).label
 
 
 def _scored(plugin: ScorePlugin, state: CycleState, pod: Pod, view: RowView) -> Scores:

@@ -1,7 +1,12 @@
-"""Some rows of a snapshot as a filter or score sees them, with pods put on or taken off each row in thought.
+"""Some rows of a snapshot as a filter or score sees them.
 
-One view type serves all nodes at once (no deltas), a nominated node's second pass (one row, pods added) and preemption
-(all candidates, each with its own pods removed). Accessors answer for the hypothetical nodes.
+A `RowView` shows rows as the snapshot has them, and nothing can change that. `view.hypothetical()` is a view of the same rows
+on which pods can be put and taken off in thought: for a nominated node's second pass (pods added) and for preemption (all
+candidates at once, each with its own pods removed, and put back one by one). Both have the same accessors, so a plugin need
+not know which it is given; those of a `HypotheticalView` answer for the hypothetical nodes.
+
+The difference is one of types because results are kept for rows as they are (`schedcache.framework.kept`): they are never
+looked up for a HypotheticalView, changed already or not.
 """
 
 from collections.abc import Iterator, Sequence
@@ -63,7 +68,7 @@ class RowView:
     All arrays returned have one entry a position and must not be written to. `rows` is an intp array.
     """
 
-    __slots__ = ("_deltas", "columns", "index", "rows", "snapshot")
+    __slots__ = ("columns", "index", "rows", "snapshot")
 
     def __init__(self, snapshot: "Snapshot", rows: Rows) -> None:
         self.snapshot = snapshot
@@ -71,15 +76,14 @@ class RowView:
         self.rows = rows
         self.index: Rows | slice = rows
         """What to index a column with: `rows`, or the same as a slice, which copies nothing."""
-        self._deltas: _Deltas | None = None
 
-    @classmethod
-    def of_all_rows(cls, snapshot: "Snapshot") -> "RowView":
+    @staticmethod
+    def of_all_rows(snapshot: "Snapshot") -> "RowView":
         """Every live row, in no meaningful order: for what is answered row by row."""
         columns = snapshot.columns
         if len(columns.order) < columns.rows:
-            return cls(snapshot, np.sort(columns.order))
-        view = cls(snapshot, np.arange(columns.rows))
+            return RowView(snapshot, np.sort(columns.order))
+        view = RowView(snapshot, np.arange(columns.rows))
         view.index = slice(0, columns.rows)
         return view
 
@@ -87,11 +91,86 @@ class RowView:
         return len(self.rows)
 
     def take(self, positions: Rows) -> "RowView":
-        """The view of a part of the rows, with the pods added and removed there."""
-        view = RowView(self.snapshot, self.rows[positions])
-        if self._deltas is not None:
-            view._deltas = self._deltas.take(positions)
+        """The view of a part of the rows; of a hypothetical view another one, with the pods added and removed there."""
+        return RowView(self.snapshot, self.rows[positions])
+
+    def hypothetical(self) -> "HypotheticalView":
+        """The same rows for pods to be put on and taken off; what happens to either view does not show in the other."""
+        return HypotheticalView(self.snapshot, self.rows)
+
+    @property
+    def changed(self) -> list[int]:
+        """The positions that have pods added or removed, ascending."""
+        return []
+
+    def added(self, position: int) -> Sequence[Pod]:
+        """Pods on the row that the snapshot does not have there."""
+        return ()
+
+    def removed(self, position: int) -> Sequence[Pod]:
+        """Pods that the snapshot has on the row and the hypothetical node has not."""
+        return ()
+
+    def pods(self, position: int) -> Iterator[Pod]:
+        """The pods of the row."""
+        return iter(self.node_info(position).pods)
+
+    def node_info(self, position: int) -> "NodeInfo":
+        """The snapshot's node, without what was added or removed in thought."""
+        return self.columns.infos[int(self.rows[position])]
+
+    def name(self, position: int) -> str:
+        return self.columns.names[int(self.rows[position])]
+
+    def names(self) -> list[str]:
+        names = self.columns.names
+        return [names[row] for row in self.rows.tolist()]
+
+    def allocatable(self, resource: str) -> Amounts:
+        """Milli-CPU, bytes or whole units; 0 where the node has none."""
+        return self._amounts(self.columns.allocatable, resource)
+
+    def requested(self, resource: str) -> Amounts:
+        """The sum of the requests of the row's pods, in the unit of `allocatable`."""
+        return self._amounts(self.columns.requested, resource)
+
+    def non_zero_requested(self, resource: str) -> Amounts:
+        """As `requested` for cpu and memory, containers that name no request counted with 100m and 200Mi."""
+        amounts: Amounts = self.columns.non_zero_requested[_NON_ZERO[resource]][self.index]
+        return amounts
+
+    def pod_count(self) -> Amounts:
+        """How many pods the row has."""
+        return self.columns.pod_count[self.index]
+
+    def allowed_pods(self) -> Amounts:
+        """How many pods the row may have."""
+        return self.columns.allowed_pods[self.index]
+
+    def _amounts(self, column: Amounts, resource: str) -> Amounts:
+        index = self.columns.resource_index.get(resource)
+        return np.zeros(len(self.rows), np.int64) if index is None else column[index][self.index]
+
+
+class HypotheticalView(RowView):
+    """Rows with pods put on them and taken off in thought, each row with its own.
+
+    The pods may change between one question and the next; an answer is about the view as it was when asked.
+    """
+
+    __slots__ = ("_deltas",)
+
+    def __init__(self, snapshot: "Snapshot", rows: Rows) -> None:
+        super().__init__(snapshot, rows)
+        self._deltas = _Deltas(len(rows))
+
+    def take(self, positions: Rows) -> "HypotheticalView":
+        view = HypotheticalView(self.snapshot, self.rows[positions])
+        view._deltas = self._deltas.take(positions)
         return view
+
+    def hypothetical(self) -> "HypotheticalView":
+        return self.take(np.arange(len(self)))
 
     def add_pod(self, position: int, pod: Pod) -> None:
         """Put a pod on the row, or back on it where `remove_pod` took it off."""
@@ -102,8 +181,6 @@ class RowView:
         self._move(position, pod, put=False)
 
     def _move(self, position: int, pod: Pod, *, put: bool) -> None:
-        if self._deltas is None:
-            self._deltas = _Deltas(len(self.rows))
         deltas = self._deltas
         undone, done = (deltas.removed, deltas.added) if put else (deltas.added, deltas.removed)
         at = next((i for i, p in enumerate(undone.get(position, ())) if p.uid == pod.uid), None)
@@ -117,68 +194,30 @@ class RowView:
 
     @property
     def changed(self) -> list[int]:
-        """The positions that have pods added or removed, ascending."""
-        return [] if self._deltas is None else sorted(self._deltas.added.keys() | self._deltas.removed.keys())
+        return sorted(self._deltas.added.keys() | self._deltas.removed.keys())
 
     def added(self, position: int) -> Sequence[Pod]:
-        """Pods on the row that the snapshot does not have there."""
-        return () if self._deltas is None else self._deltas.added.get(position, ())
+        return self._deltas.added.get(position, ())
 
     def removed(self, position: int) -> Sequence[Pod]:
-        """Pods that the snapshot has on the row and the hypothetical node has not."""
-        return () if self._deltas is None else self._deltas.removed.get(position, ())
+        return self._deltas.removed.get(position, ())
 
     def pods(self, position: int) -> Iterator[Pod]:
-        """The pods of the hypothetical node."""
         gone = {p.uid for p in self.removed(position)}
-        yield from (p for p in self.node_info(position).pods if p.uid not in gone)
+        yield from (p for p in super().pods(position) if p.uid not in gone)
         yield from self.added(position)
 
-    def node_info(self, position: int) -> "NodeInfo":
-        """The snapshot's node, without what was added or removed here."""
-        return self.columns.infos[int(self.rows[position])]
-
-    def name(self, position: int) -> str:
-        return self.columns.names[int(self.rows[position])]
-
-    def names(self) -> list[str]:
-        names = self.columns.names
-        return [names[row] for row in self.rows.tolist()]
-
-    def allocatable(self, resource: str) -> Amounts:
-        """Milli-CPU, bytes or whole units; 0 where the node has none."""
-        index = self.columns.resource_index.get(resource)
-        if index is None:
-            return self._zeros()
-        amounts: Amounts = self.columns.allocatable[index][self.index]
-        return amounts
-
     def requested(self, resource: str) -> Amounts:
-        """The sum of the requests of the row's pods, in the unit of `allocatable`."""
-        index = self.columns.resource_index.get(resource)
-        amounts = self._zeros() if index is None else self.columns.requested[index][self.index]
-        extra = None if self._deltas is None else self._deltas.requested.get(resource)
-        return amounts if extra is None else amounts + extra
+        amounts = super().requested(resource)
+        moved = self._deltas.requested.get(resource)
+        return amounts if moved is None else amounts + moved
 
     def non_zero_requested(self, resource: str) -> Amounts:
-        """As `requested` for cpu and memory, containers that name no request counted with 100m and 200Mi."""
-        index = _NON_ZERO[resource]
-        amounts: Amounts = self.columns.non_zero_requested[index][self.index]
-        if self._deltas is not None:
-            amounts = amounts + self._deltas.non_zero[index]
-        return amounts
+        moved: Amounts = self._deltas.non_zero[_NON_ZERO[resource]]
+        return super().non_zero_requested(resource) + moved
 
     def pod_count(self) -> Amounts:
-        """How many pods the row has."""
-        count = self.columns.pod_count[self.index]
-        return count if self._deltas is None else count + self._deltas.pod_count
-
-    def allowed_pods(self) -> Amounts:
-        """How many pods the row may have."""
-        return self.columns.allowed_pods[self.index]
-
-    def _zeros(self) -> Amounts:
-        return np.zeros(len(self.rows), np.int64)
+        return super().pod_count() + self._deltas.pod_count
 
 
 _NON_ZERO = {CPU: 0, MEMORY: 1}

@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from schedcache.config.defaults import POINTS, default_plugin_names
 from schedcache.config.types import KubeSchedulerProfile, Plugins, PluginSet
-from schedcache.framework.diagnosis import Diagnosis, FitError, Ids, NodeStatuses, NoNodesError, PluginError
-from schedcache.framework.filtering import FilterChain, FilterOutcome
+from schedcache.framework.diagnosis import NodeStatuses, PluginError
+from schedcache.framework.evaluation import Evaluation
+from schedcache.framework.filtering import Crowded, Feasibility, FilterChain
 from schedcache.framework.handle import Handle
 from schedcache.framework.interface import CycleState, FilterPlugin, PreEnqueuePlugin, Verdicts
-from schedcache.framework.kept import KeptBySpec, KeptResults
+from schedcache.framework.kept import KeptBySpec
 from schedcache.framework.lifecycle import Lifecycle
 from schedcache.framework.per_node import PerNodeFilter, PerNodeScore
 from schedcache.framework.plugin_calls import POINT_NAMES, answer_label, call, checked_status, failed, rejection
@@ -26,7 +27,7 @@ from schedcache.framework.plugin_sets import PluginSetError, enabled_names, expa
 from schedcache.framework.plugin_timer import PluginTimer
 from schedcache.framework.pre_filtering import PreFilterOutcome, run_pre_filter
 from schedcache.framework.registry import Registry
-from schedcache.framework.row_view import Rows, RowView
+from schedcache.framework.row_view import RowView
 from schedcache.framework.scoring import ScoreChain, ScoreTable
 from schedcache.framework.status import Code, Status
 from schedcache.model import Pod
@@ -51,37 +52,6 @@ class ScheduleResult(NamedTuple):
     feasible_count: int
     evaluated_count: int
     scores: ScoreTable | None = None
-
-
-class Feasibility(NamedTuple):
-    """Which rows of `view` passed all filters, nominated pods taken into account."""
-
-    outcome: FilterOutcome
-    feasible: Rows
-    refused: Mapping[int, Status]
-    """Positions that fail when the pods nominated to them count as running there."""
-
-    @property
-    def view(self) -> RowView:
-        return self.outcome.view
-
-    def check(self, pod: Pod) -> None:
-        """Raises PluginError where a plugin answered with an error, unless nominated pods kept it from being asked."""
-        if not self.outcome.faulty and all(status.rejected for status in self.refused.values()):
-            return
-        ids, table = self.statuses()
-        found = (table[i] for i in np.unique(ids).tolist())
-        fault = next((status for status in found if status is not None and not status.rejected), None)
-        if fault is not None:
-            raise PluginError(pod, fault.plugin, "filter", fault.message)
-
-    def statuses(self) -> tuple[Ids, list[Status | None]]:
-        """For each position the index of its first failure in the table, 0 = passed. Ask before the snapshot moves on."""
-        ids, table = self.outcome.statuses()
-        for position, status in self.refused.items():
-            ids[position] = len(table)
-            table.append(status)
-        return ids, table
 
 
 class Framework(Lifecycle):
@@ -109,10 +79,10 @@ class Framework(Lifecycle):
         self.queue_sort: Callable[[QueuedPodInfo], Any] = self._only(points["queue_sort"]).sort_key
         if not points["bind"]:
             raise PluginSetError(f"profile {self.scheduler_name!r} needs at least one bind plugin")
-        self._filters = FilterChain([_columnar(p, PerNodeFilter) for p in points["filter"]])
-        scoring = [_columnar(p, PerNodeScore) for p in points["score"]]
-        self._scores = ScoreChain(points["pre_score"], scoring, weights)
         self._kept = KeptBySpec()
+        self._filters = FilterChain([_columnar(p, PerNodeFilter) for p in points["filter"]], self._kept)
+        scoring = [_columnar(p, PerNodeScore) for p in points["score"]]
+        self._scores = ScoreChain(points["pre_score"], scoring, weights, self._kept)
         self._pre_filter_evaluations = dict.fromkeys((plugin.name for plugin in points["pre_filter"]), 0)
 
     def _make(self, sets: Plugins, profile: KubeSchedulerProfile, registry: Registry) -> dict[str, Any]:
@@ -215,27 +185,42 @@ class Framework(Lifecycle):
 
         Among nodes with the same highest score `rng` decides, each being equally likely.
         """
+        found = self.evaluate(pod, snapshot, nominated)
+        node_name = found.choose(rng)
+        return ScheduleResult(node_name, found.state, found.feasible_count, found.evaluated_count, found.scores)
+
+    def evaluate(self, pod: Pod, snapshot: "Snapshot", nominated: Nominated, *, exhaustive: bool = False) -> Evaluation:
+        """PreFilter, the pod's own nominated node, Filter, PreScore and Score; whatever comes of it is in the answer.
+
+        `exhaustive`: look at all candidates even where the nominated node is taken, and score a single feasible node too,
+        with raw scores; for those who want to know, at the price of work that a decision does not need.
+        """
+        evaluation = Evaluation(pod, snapshot, CycleState(self.sample()), exhaustive=exhaustive)
+        try:
+            self._evaluate(evaluation, nominated)
+        except PluginError as error:
+            evaluation.error = error
+        return evaluation
+
+    def _evaluate(self, evaluation: Evaluation, nominated: Nominated) -> None:
+        """Raises PluginError."""
+        pod, snapshot, state = evaluation.pod, evaluation.snapshot, evaluation.state
         if not snapshot.num_nodes:
-            raise NoNodesError(pod, snapshot)
-        state = CycleState(self.sample())
-        pre_filter = self.run_pre_filter(state, pod, snapshot)
+            return
+        evaluation.pre_filter = pre_filter = self.run_pre_filter(state, pod, snapshot)
         if pre_filter.status is not None:
-            raise FitError(pod, self.diagnose(snapshot, pre_filter), state)
-        kept = self._kept_for(pod, snapshot)
+            return
         found = self._own_nominated_node(state, pod, snapshot, nominated)
-        if found is None:
-            found = self.run_filters(state, pod, self.candidates(snapshot, pre_filter), nominated, kept)
+        evaluation.on_nominated_node = found is not None
+        if found is None or evaluation.exhaustive:
+            found = self.run_filters(state, pod, self.candidates(snapshot, pre_filter), nominated)
+        evaluation.filtered = found
+        positions, view = found.feasible, found.view
+        evaluation.feasible = feasible = view if len(positions) == len(view) else view.take(positions)
+        if not evaluation.on_nominated_node:
             found.check(pod)
-        feasible = found.feasible
-        if not len(feasible):
-            raise FitError(pod, self.diagnose(snapshot, pre_filter, found), state)
-        view = found.view if len(feasible) == len(found.view) else found.view.take(feasible)
-        if len(feasible) == 1:
-            return ScheduleResult(view.name(0), state, 1, len(found.view))
-        scores = self.run_scores(state, pod, view, kept)
-        best = scores.best()
-        chosen = int(best[rng.randrange(len(best))])
-        return ScheduleResult(view.name(chosen), state, len(feasible), len(found.view), scores)
+        if len(feasible) > 1 or (evaluation.exhaustive and len(feasible)):
+            evaluation.scores = self.run_scores(state, pod, feasible, keep_raw=evaluation.exhaustive)
 
     def run_pre_filter(self, state: CycleState, pod: Pod, snapshot: "Snapshot") -> PreFilterOutcome:
         """Raises PluginError."""
@@ -251,64 +236,39 @@ class Framework(Lifecycle):
         wanted[[columns.row_of[name] for name in pre_filter.node_names if name in columns.row_of]] = True
         return RowView(snapshot, columns.order[wanted[columns.order]])
 
-    def run_filters(
-        self, state: CycleState, pod: Pod, view: RowView, nominated: Nominated, kept: KeptResults | None = None
-    ) -> Feasibility:
+    def run_filters(self, state: CycleState, pod: Pod, view: RowView, nominated: Nominated) -> Feasibility:
         """All filters on all rows of the view. Raises PluginError when a plugin raises; see `Feasibility.check` too.
 
         Where pods of at least the pod's priority are nominated, it must fit both with them and without them; with them
-        comes first. `kept` is for views without pods added or removed.
+        comes first. The view may be hypothetical: each row then counts with its own pods added and removed.
         """
-        refused = self._refused_by_nominated(state, pod, view, nominated)
-        outcome = self._filters.run(state, pod, view, kept)
+        crowded = self._with_nominated(state, pod, view, nominated)
+        outcome = self._filters.run(state, pod, view)
         feasible = outcome.feasible
-        if refused:
-            feasible = feasible[~np.isin(feasible, list(refused))]
-        return Feasibility(outcome, feasible, refused)
+        if crowded is not None:
+            refused = np.delete(crowded.positions, crowded.outcome.feasible)
+            feasible = np.setdiff1d(feasible, refused, assume_unique=True)
+        return Feasibility(outcome, feasible, crowded)
 
-    def run_scores(self, state: CycleState, pod: Pod, view: RowView, kept: KeptResults | None = None) -> ScoreTable:
+    def run_scores(self, state: CycleState, pod: Pod, view: RowView, *, keep_raw: bool = False) -> ScoreTable:
         """PreScore and Score for the rows of the view, all of them feasible. Raises PluginError."""
         if not self._scores.plugins:
             # kube-scheduler's prioritizeNodes: without any score plugin all nodes are worth 1.
             return ScoreTable(view, np.ones(len(view), np.int64), dict)
         self.run_pre_score(state, pod, view)
-        return self.run_score(state, pod, view, kept)
+        return self.run_score(state, pod, view, keep_raw=keep_raw)
 
     def run_pre_score(self, state: CycleState, pod: Pod, view: RowView) -> None:
         """PreScore alone. Raises PluginError."""
         self._scores.run_pre_score(state, pod, view)
 
-    def run_score(self, state: CycleState, pod: Pod, view: RowView, kept: KeptResults | None = None) -> ScoreTable:
+    def run_score(self, state: CycleState, pod: Pod, view: RowView, *, keep_raw: bool = False) -> ScoreTable:
         """Score alone, after PreScore. Raises PluginError."""
-        return self._scores.run(state, pod, view, kept)
+        return self._scores.run(state, pod, view, keep_raw=keep_raw)
 
     def run_each_filter(self, state: CycleState, pod: Pod, snapshot: "Snapshot") -> list[tuple[FilterPlugin, Verdicts]]:
         """What every filter says of every node, whatever the others say. Raises PluginError."""
-        view = RowView(snapshot, snapshot.columns.order)
-        return self._filters.run_each(state, pod, view, self._kept_for(pod, snapshot))
-
-    def _kept_for(self, pod: Pod, snapshot: "Snapshot") -> KeptResults | None:
-        # Results are kept by spec; a pod whose status speaks of a resize asks for something else than its spec does.
-        return self._kept.of(pod.spec, snapshot) if pod.requests is pod.spec.requests else None
-
-    def diagnose(
-        self, snapshot: "Snapshot", pre_filter: PreFilterOutcome, found: Feasibility | None = None
-    ) -> Diagnosis:
-        """Why the pod is not on this or that node; `found` is None where PreFilter rejected it."""
-        order = snapshot.columns.order
-        narrowed_by = frozenset(pre_filter.narrowed_by)
-        if found is None:
-            statuses = NodeStatuses(snapshot, order, np.ones(len(order), np.intp), (None, pre_filter.status))
-            status = pre_filter.status
-            return Diagnosis(len(order), statuses, pre_filter_status=status, unschedulable_plugins=narrowed_by)
-        ids, table = found.statuses()
-        if len(found.view) < len(order):
-            rest = np.full(len(order), len(table), np.intp)
-            looked_at = np.zeros(len(snapshot.columns.generation), np.bool_)
-            looked_at[found.view.rows] = True
-            rest[looked_at[order]] = ids
-            ids, table = rest, [*table, pre_filter.absent_status()]
-        return Diagnosis(len(order), NodeStatuses(snapshot, order, ids, table), unschedulable_plugins=narrowed_by)
+        return self._filters.run_each(state, pod, RowView(snapshot, snapshot.columns.order))
 
     def run_post_filter(
         self, state: CycleState, pod: Pod, snapshot: "Snapshot", rejected: NodeStatuses
@@ -348,22 +308,16 @@ class Framework(Lifecycle):
             return None
         return found if len(found.feasible) else None
 
-    def _refused_by_nominated(
-        self, state: CycleState, pod: Pod, view: RowView, nominated: Nominated
-    ) -> dict[int, Status]:
+    def _with_nominated(self, state: CycleState, pod: Pod, view: RowView, nominated: Nominated) -> Crowded | None:
         guests = self._nominated_guests(pod, view, nominated)
         if not guests:
-            return {}
+            return None
         positions = np.array(sorted(guests), np.intp)
-        crowded = view.take(positions)
+        crowded = view.take(positions).hypothetical()
         for i, position in enumerate(positions.tolist()):
             for guest in guests[position]:
                 crowded.add_pod(i, guest)
-        ids, table = self._filters.run(state, pod, crowded).statuses()
-        failures = (
-            (position, table[number]) for position, number in zip(positions.tolist(), ids.tolist(), strict=True)
-        )
-        return {position: status for position, status in failures if status is not None}
+        return Crowded(positions, self._filters.run(state, pod, crowded))
 
     def _nominated_guests(self, pod: Pod, view: RowView, nominated: Nominated) -> dict[int, list[Pod]]:
         """Position -> pods nominated there that the pod must yield to."""

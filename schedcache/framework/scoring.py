@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from schedcache.framework.interface import (
     ScorePlugin,
     Scores,
 )
-from schedcache.framework.kept import KeptResults, KeptScores
+from schedcache.framework.kept import KeptBySpec, KeptScores
 from schedcache.framework.plugin_calls import (
     call,
     call_normalize_score,
@@ -30,9 +30,12 @@ from schedcache.model import Pod
 
 
 class ScoreTable:
-    """The scores of one attempt: `total[i]` for position i of `view`."""
+    """The scores of one attempt: `total[i]` for position i of `view`.
 
-    def __init__(self, view: RowView, total: Scores, by_plugin: Callable[[], dict[str, Scores]]) -> None:
+    What single plugins contributed is looked up when asked for: ask before the next attempt, and before the snapshot moves on.
+    """
+
+    def __init__(self, view: RowView, total: Scores, by_plugin: Callable[[], dict[str, "PluginScores"]]) -> None:
         self.view = view
         self.total = total
         self._by_plugin = by_plugin
@@ -42,8 +45,19 @@ class ScoreTable:
         return np.flatnonzero(self.total == self.total.max())
 
     def by_plugin(self) -> dict[str, Scores]:
-        """Weighted scores of each plugin that was not skipped. Ask before the snapshot moves on."""
-        return self._by_plugin()
+        """Weighted scores of each plugin that was not skipped."""
+        return {plugin: scores.weighted for plugin, scores in self._by_plugin().items()}
+
+    def raw_by_plugin(self) -> dict[str, Scores]:
+        """As `by_plugin`, what the plugins answered before NormalizeScore and weights; only where it was asked to be kept."""
+        return {plugin: scores.raw for plugin, scores in self._by_plugin().items() if scores.raw is not None}
+
+
+class PluginScores(NamedTuple):
+    """One plugin's part of a ScoreTable; `raw` is None where it was not asked to be kept."""
+
+    weighted: Scores
+    raw: Scores | None
 
 
 class _Active:
@@ -62,31 +76,36 @@ class ScoreChain:
     """The score plugins of a profile with their weights."""
 
     def __init__(
-        self, pre_score: Sequence[PreScorePlugin], plugins: Sequence[ScorePlugin], weights: dict[str, int]
+        self,
+        pre_score: Sequence[PreScorePlugin],
+        plugins: Sequence[ScorePlugin],
+        weights: dict[str, int],
+        kept: KeptBySpec,
     ) -> None:
         self.pre_score = tuple(pre_score)
         self.plugins = tuple(plugins)
         self.weights = weights
+        self._kept = kept
         self.pre_evaluations = dict.fromkeys((plugin.name for plugin in pre_score), 0)
         """Plugin -> how often it was asked at PreScore and did not answer Skip."""
         self._by_skipped: dict[frozenset[str], _Active] = {}
 
-    def run(self, state: CycleState, pod: Pod, view: RowView, kept: KeptResults | None = None) -> ScoreTable:
+    def run(self, state: CycleState, pod: Pod, view: RowView, *, keep_raw: bool = False) -> ScoreTable:
         """Score the rows of the view, after `run_pre_score`. Raises PluginError."""
         active = self._active(state)
         active.asked += 1
-        local, other = (active.local, active.other) if kept is not None else ((), active.plugins)
-        total = np.zeros(len(view), np.int64)
-        done: dict[str, Scores] = {}
-        results: KeptScores | None = None
-        if kept is not None and local:
-            results = kept.scores(local, self.weights, state, pod, view.snapshot)
+        kept = self._kept.of(pod, view) if active.local else None
+        results = kept.scores(active.local, self.weights, state, pod, view) if kept is not None else None
+        done: dict[str, PluginScores] = {}
+        if results is None:
+            total = np.zeros(len(view), np.int64)
+        else:
             total = results.final_total[view.rows]
             self._check_final(results, pod, view)
-            for i in range(results.finals, len(local)):
-                total += self._finish(results.plugins[i], results.raw[i][view.rows], state, pod, done)
-        for plugin in other:
-            total += self._finish(plugin, call_score(plugin, state, pod, view), state, pod, done)
+            for i, plugin in enumerate(results.plugins[results.finals :], results.finals):
+                total += self._finish(plugin, results.scores(i, view), state, pod, done, keep_raw=keep_raw)
+        for plugin in active.plugins if results is None else active.other:
+            total += self._finish(plugin, call_score(plugin, state, pod, view), state, pod, done, keep_raw=keep_raw)
         return ScoreTable(view, total, lambda: self._by_plugin(view, done, results))
 
     def run_pre_score(self, state: CycleState, pod: Pod, view: RowView) -> None:
@@ -120,12 +139,23 @@ class ScoreChain:
             active = self._by_skipped[skipped] = _Active(tuple(p for p in self.plugins if p.name not in skipped))
         return active
 
-    def _finish(self, plugin: ScorePlugin, raw: Scores, state: CycleState, pod: Pod, done: dict[str, Scores]) -> Scores:
+    def _finish(
+        self,
+        plugin: ScorePlugin,
+        scores: Scores,
+        state: CycleState,
+        pod: Pod,
+        done: dict[str, PluginScores],
+        *,
+        keep_raw: bool,
+    ) -> Scores:
+        # A plugin may normalize in place.
+        raw = scores.copy() if keep_raw else None
         if hasattr(plugin, "normalize_score"):
-            raw = call_normalize_score(plugin, state, pod, raw)
-        _check_range(pod, plugin.name, raw)
-        weighted: Scores = raw * self.weights[plugin.name]
-        done[plugin.name] = weighted
+            scores = call_normalize_score(plugin, state, pod, scores)
+        _check_range(pod, plugin.name, scores)
+        weighted: Scores = scores * self.weights[plugin.name]
+        done[plugin.name] = PluginScores(weighted, raw)
         return weighted
 
     @staticmethod
@@ -133,13 +163,16 @@ class ScoreChain:
         if results.in_range:
             return
         for i in range(results.finals):
-            _check_range(pod, results.plugins[i].name, results.raw[i][view.rows])
+            _check_range(pod, results.plugins[i].name, results.scores(i, view))
 
-    def _by_plugin(self, view: RowView, done: dict[str, Scores], results: KeptScores | None) -> dict[str, Scores]:
+    def _by_plugin(
+        self, view: RowView, done: dict[str, PluginScores], results: KeptScores | None
+    ) -> dict[str, PluginScores]:
         found = dict(done)
-        for i in range(results.finals if results is not None else 0):
-            name = results.plugins[i].name  # type: ignore[union-attr]  # not None where there is something to go through
-            found[name] = results.raw[i][view.rows] * self.weights[name]  # type: ignore[union-attr]  # as above
+        if results is not None:
+            for i, plugin in enumerate(results.plugins[: results.finals]):
+                raw = results.scores(i, view)
+                found[plugin.name] = PluginScores(raw * self.weights[plugin.name], raw)
         return {plugin.name: found[plugin.name] for plugin in self.plugins if plugin.name in found}
 
 

@@ -33,20 +33,28 @@ _LABELS = {
 }
 
 
+_REJECTIONS = (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING)
+
+
 class Status(msgspec.Struct, frozen=True, gc=False):
     """A plugin's answer. None stands for success everywhere a Status is returned.
 
-    `plugin` is filled in by the runtime.
+    `plugin` is filled in by the runtime. Raises TypeError for reasons that are no tuple, such as a bare text.
     """
 
     code: Code
     reasons: tuple[str, ...] = ()
     plugin: str = ""
 
+    def __post_init__(self) -> None:
+        # Statuses are numbered by their hash, and a text for a tuple of texts would be told letter by letter.
+        if not isinstance(self.reasons, tuple):
+            raise TypeError(f"reasons are a tuple of texts, not {self.reasons!r}")
+
     @property
     def rejected(self) -> bool:
         """The pod cannot be placed as things are, and that is no fault."""
-        return self.code in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING)
+        return self.code in _REJECTIONS
 
     @property
     def message(self) -> str:

@@ -15,8 +15,8 @@ from schedcache.framework import (
     Handle,
     RowView,
     Status,
+    StatusTable,
     Verdicts,
-    passing,
     unresolvable,
     unschedulable,
 )
@@ -176,19 +176,16 @@ class _Tally:
     """Verdicts as they come in."""
 
     def __init__(self, size: int) -> None:
-        self.codes = np.zeros(size, np.int16)
-        self._table: list[Status | None] = [None]
+        self.codes = np.zeros(size, np.int32)
+        self._table = StatusTable()
 
     def answer(self, where: Any, status: _Answer) -> None:
         """`where`: a position, or a mask of positions."""
-        if status is None:
-            return
-        if status not in self._table:
-            self._table.append(status)
-        self.codes[where] = self._table.index(status)
+        if status is not None:
+            self.codes[where] = self._table.code(status)
 
     def verdicts(self) -> Verdicts:
-        return Verdicts(self.codes, self._table) if len(self._table) > 1 else passing(len(self.codes))
+        return Verdicts(self.codes, self._table.statuses)
 
 
 def _room(new: Attached, profile: CSINodeProfile) -> int:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from schedcache.framework import Code, CycleState, Framework, RowView, Status
 from schedcache.framework.diagnosis import NodeStatuses
-from schedcache.framework.kept import KeptResults
+from schedcache.framework.filtering import Feasibility
 from schedcache.framework.plugin_timer import PluginTimer
 from schedcache.framework.pre_filtering import PreFilterOutcome
-from schedcache.framework.runtime import Feasibility, Nominated
+from schedcache.framework.runtime import Nominated
 from schedcache.framework.scoring import ScoreTable
 from schedcache.model import Pod
 from schedcache.ports import Metrics
@@ -54,12 +54,10 @@ class MeasuredFramework(Framework):
         finally:
             self._tell("PreFilter", started, status)
 
-    def run_filters(
-        self, state: CycleState, pod: Pod, view: RowView, nominated: Nominated, kept: KeptResults | None = None
-    ) -> Feasibility:
+    def run_filters(self, state: CycleState, pod: Pod, view: RowView, nominated: Nominated) -> Feasibility:
         started, status = self._clock(), _ERROR
         try:
-            found = super().run_filters(state, pod, view, nominated, kept)
+            found = super().run_filters(state, pod, view, nominated)
             status = (Code.SUCCESS if len(found.feasible) else Code.UNSCHEDULABLE).label
             return found
         finally:
@@ -75,10 +73,10 @@ class MeasuredFramework(Framework):
         finally:
             self._tell("PreScore", started, status)
 
-    def run_score(self, state: CycleState, pod: Pod, view: RowView, kept: KeptResults | None = None) -> ScoreTable:
+    def run_score(self, state: CycleState, pod: Pod, view: RowView, *, keep_raw: bool = False) -> ScoreTable:
         started, status = self._clock(), _ERROR
         try:
-            scores = super().run_score(state, pod, view, kept)
+            scores = super().run_score(state, pod, view, keep_raw=keep_raw)
             status = Code.SUCCESS.label
             return scores
         finally:

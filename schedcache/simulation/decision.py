@@ -7,11 +7,9 @@ pod's own nominated node included.
 from typing import Any
 
 from schedcache.cache import Snapshot
-from schedcache.framework import CycleState, Diagnosis, Framework, PluginError, Scores, Status
-from schedcache.framework.diagnosis import NO_NODES
+from schedcache.framework import CycleState, Diagnosis, Evaluation, Framework, PluginError, Scores, Status
 from schedcache.framework.plugin_calls import checked_status, failed, rejection
-from schedcache.framework.pre_filtering import PreFilterOutcome
-from schedcache.framework.runtime import Feasibility, Nominated
+from schedcache.framework.runtime import Nominated
 from schedcache.model import Pod
 
 
@@ -60,14 +58,11 @@ def decide(framework: Framework, pod: Pod, snapshot: Snapshot, nominated: Nomina
     decision = Decision()
     try:
         decision.gated = gate(framework, pod)
-        if decision.gated is not None:
-            return decision
-        if not snapshot.num_nodes:
-            decision.message = NO_NODES
-            return decision
-        _attempt(decision, framework, pod, snapshot, nominated)
     except PluginError as error:
         decision.message, decision.error = str(error), True
+        return decision
+    if decision.gated is None:
+        _enter(decision, framework.evaluate(pod, snapshot, nominated, exhaustive=True))
     return decision
 
 
@@ -83,39 +78,23 @@ def gate(framework: Framework, pod: Pod) -> Status | None:
     return None
 
 
-def _attempt(decision: Decision, framework: Framework, pod: Pod, snapshot: Snapshot, nominated: Nominated) -> None:
-    state = decision.state
-    pre_filter = framework.run_pre_filter(state, pod, snapshot)
-    found: Feasibility | None = None
-    if pre_filter.status is None:
-        found = framework.run_filters(state, pod, framework.candidates(snapshot, pre_filter), nominated)
-    decision.diagnosis = framework.diagnose(snapshot, pre_filter, found)
-    decision.diagnosis.statuses.materialize()
-    if found is None:
-        decision.message = decision.diagnosis.message()
-        return
-    own = _own_nominated(framework, state, pod, snapshot, nominated)
-    feasible = found.view.take(found.feasible)
-    decision.feasible = feasible.names()
-    if not own:
-        found.check(pod)
-    if not decision.feasible:
-        decision.message = decision.diagnosis.message()
-        return
-    table = framework.run_scores(state, pod, feasible)
-    decision.totals = _by_name(decision.feasible, table.total)
-    decision.by_plugin = {plugin: _by_name(decision.feasible, scores) for plugin, scores in table.by_plugin().items()}
-    best = [decision.feasible[i] for i in table.best()]
-    decision.selected = [pod.nominated_node_name] if own else sorted(best)
-
-
-def _own_nominated(framework: Framework, state: CycleState, pod: Pod, snapshot: Snapshot, nominated: Nominated) -> bool:
-    """Whether the node that the pod was promised takes it."""
-    if pod.nominated_node_name not in snapshot.node_info_map:
-        return False
-    only = PreFilterOutcome(node_names=frozenset((pod.nominated_node_name,)))
-    found = framework.run_filters(state, pod, framework.candidates(snapshot, only), nominated)
-    return bool(len(found.feasible))
+def _enter(decision: Decision, found: Evaluation) -> None:
+    """Take over what was found, by node name: it outlasts the snapshot."""
+    decision.state = found.state
+    decision.error = found.error is not None
+    decision.diagnosis = found.diagnosis()
+    if decision.diagnosis is not None:
+        decision.diagnosis.statuses.materialize()
+    if not found.fits:
+        decision.message = found.failure().message()
+    if found.feasible is not None:
+        decision.feasible = found.feasible.names()
+    if found.scores is not None:
+        decision.totals = _by_name(decision.feasible, found.scores.total)
+        decision.by_plugin = {
+            plugin: _by_name(decision.feasible, scores) for plugin, scores in found.scores.by_plugin().items()
+        }
+    decision.selected = sorted(found.choices())
 
 
 def _by_name(names: list[str], scores: Scores) -> dict[str, int]:

@@ -21,6 +21,7 @@ ODD = {
     "too few verdicts": ({"filter": lambda state, pod, view: Verdicts(rows(view, 0)[:1], (None,))}, "for 1 rows, expected"),
     "a code beyond the table": ({"filter": lambda state, pod, view: Verdicts(rows(view, 5), (None, NO))}, "codes 5 to 5"),
     "a negative code": ({"filter": lambda state, pod, view: Verdicts(rows(view, -1), (None, NO))}, "codes -1 to -1"),
+    "half a code": ({"filter": lambda state, pod, view: Verdicts(rows(view, 0.5, float), (None, NO))}, "expected integers"),
     "too few scores": ({"score": lambda state, pod, view: rows(view, 1, np.int64)[:1]}, "expected 3 integers"),
     "broken scores": ({"score": lambda state, pod, view: rows(view, 1.5, np.float64)}, "expected 3 integers"),
     "no scores": ({"score": lambda *_: None}, "answered None, expected 3 integers"),

@@ -15,7 +15,7 @@ import pytest
 from schedcache.cache import ClusterObjects, SchedulerCache, Snapshot
 from schedcache.config import KubeSchedulerProfile, config_from_dict, profile_with_defaults
 from schedcache.framework import CycleState, Framework, Handle, PluginError, RowView
-from schedcache.framework.kept import KeptResults, most_specs
+from schedcache.framework.kept import most_specs
 from schedcache.plugins.default_plugins import default_registry
 from schedcache.simulation.cluster import OfflineCluster, read_pod
 from tests.framework.world import Nominations, make_node, make_pod
@@ -35,15 +35,15 @@ def world(line):
 
 
 def statuses(found):
-    ids, table = found.statuses()
+    codes, table = found.verdicts()
     return {
         name: table[i] and (table[i].plugin, table[i].code, sorted(table[i].reasons))
-        for name, i in zip(found.view.names(), ids.tolist(), strict=True)
+        for name, i in zip(found.view.names(), codes.tolist(), strict=True)
     }
 
 
-def filtered(framework, state, pod, view, kept=None):
-    return framework.run_filters(state, pod, view, framework.handle.nominator.nominated_pods_for_node, kept)
+def filtered(framework, state, pod, view):
+    return framework.run_filters(state, pod, view, framework.handle.nominator.nominated_pods_for_node)
 
 
 @pytest.mark.parametrize("line", LINES[::3], ids=itertools.count())
@@ -54,19 +54,19 @@ def test_columns_and_single_rows_agree_on_verdicts_and_raw_scores(line):
     if pre_filter.status is not None:
         return
     view = framework.candidates(snapshot, pre_filter)
-    at_once = filtered(framework, state, pod, view)
+    at_once = filtered(framework, state, pod, view.hypothetical())
     one_by_one = [filtered(framework, state, pod, view.take(np.array([i]))) for i in range(len(view))]
     expected = {name: status for found in one_by_one for name, status in statuses(found).items()}
     assert statuses(at_once) == expected
-    assert statuses(filtered(framework, state, pod, view, KeptResults())) == expected
+    assert statuses(filtered(framework, state, pod, view)) == expected
     feasible = view.take(at_once.feasible)
     if not len(feasible):
         return
     try:
-        totals = framework.run_scores(state, pod, feasible).total
+        totals = framework.run_scores(state, pod, feasible.hypothetical()).total
     except PluginError:
         return
-    assert framework.run_scores(state, pod, feasible, KeptResults()).total.tolist() == totals.tolist()
+    assert framework.run_scores(state, pod, feasible).total.tolist() == totals.tolist()
     for plugin in framework.points["score"]:
         if plugin.name in state.skip_score:
             continue
@@ -82,7 +82,7 @@ def test_pods_taken_off_and_put_on_in_thought_count_as_if_it_were_so(line):
     state = CycleState()
     if framework.run_pre_filter(state, pod, snapshot).status is not None:
         return
-    view = RowView(snapshot, snapshot.columns.order)
+    view = RowView(snapshot, snapshot.columns.order).hypothetical()
     for position in range(len(view)):
         pods = list(view.node_info(position).pods)
         for gone in rng.sample(pods, rng.randint(0, len(pods))):
@@ -112,7 +112,6 @@ def test_kept_results_follow_every_change_of_the_cluster(seed):
     cache, snapshot = SchedulerCache(), Snapshot()
     handle = Handle(cluster_objects=ClusterObjects(), nominator=Nominations())
     framework = Framework(profile_with_defaults(KubeSchedulerProfile(scheduler_name="x")), default_registry(), handle)
-    kept = [KeptResults() for _ in range(3)]
     specs = [
         {"cpu": "500m"},
         {"cpu": "2", "tolerations": [{"key": "a", "operator": "Exists"}]},
@@ -124,10 +123,8 @@ def test_kept_results_follow_every_change_of_the_cluster(seed):
         cache.update_snapshot(snapshot)
         if not snapshot.num_nodes:
             continue
-        which = rng.randrange(3)
-        pod = make_pod(f"new-{step}", **specs[which])
-        answers = [attempt(framework, pod, snapshot, results) for results in (None, kept[which])]
-        assert answers[0] == answers[1], step
+        pod = make_pod(f"new-{step}", **specs[rng.randrange(3)])
+        assert attempt(framework, pod, snapshot) == attempt(framework, pod, snapshot, kept=False), step
 
 
 def change(rng, step, cache, nodes, placed):
@@ -156,12 +153,13 @@ def change(rng, step, cache, nodes, placed):
             cache.remove_pod(placed.pop(rng.choice(sorted(placed))))
 
 
-def attempt(framework, pod, snapshot, kept):
+def attempt(framework, pod, snapshot, *, kept=True):
+    """What comes out, by what is kept or by asking the plugins about every row."""
     state = CycleState()
-    pre_filter = framework.run_pre_filter(state, pod, snapshot)
-    found = filtered(framework, state, pod, framework.candidates(snapshot, pre_filter), kept)
+    candidates = framework.candidates(snapshot, framework.run_pre_filter(state, pod, snapshot))
+    found = filtered(framework, state, pod, candidates if kept else candidates.hypothetical())
     feasible = found.view.take(found.feasible)
-    scores = framework.run_scores(state, pod, feasible, kept).total.tolist() if len(feasible) else []
+    scores = framework.run_scores(state, pod, feasible).total.tolist() if len(feasible) else []
     return statuses(found), scores
 
 
@@ -175,6 +173,5 @@ def test_no_more_specs_are_kept_than_fit_and_old_ones_lend_their_arrays():
     most = most_specs(snapshot)
     pods = [make_pod(f"p{i}", cpu=f"{500 + 10 * i}m") for i in range(most + 40)]
     for pod in [*pods, *reversed(pods)]:
-        fresh = attempt(framework, pod, snapshot, None)
-        assert attempt(framework, pod, snapshot, framework._kept.of(pod.spec, snapshot)) == fresh
+        assert attempt(framework, pod, snapshot) == attempt(framework, pod, snapshot, kept=False)
     assert len(framework._kept._by_columns[snapshot.columns]) == most

@@ -245,7 +245,7 @@ def test_pods_added_or_removed_count_in_their_own_row_alone():
     snapshot = cluster(make_pod("db", "a1", DB), nodes="a1 b1 c1")
     pod, state, tested = incoming(away(term(), term("cache", key=HOST))), CycleState(), plugin()
     assert tested.pre_filter(state, pod, snapshot) is None
-    view = whole(snapshot)
+    view = whole(snapshot).hypothetical()
     at = {name: i for i, name in enumerate(view.names())}
     (victim,) = snapshot.get("a1").pods
     view.remove_pod(at["a1"], victim)
@@ -256,7 +256,7 @@ def test_pods_added_or_removed_count_in_their_own_row_alone():
 
 def test_a_nominated_pods_own_anti_affinity_is_ignored_where_prefilter_was_skipped():
     snapshot = cluster()
-    view = whole(snapshot)
+    view = whole(snapshot).hypothetical()
     view.add_pod(0, make_pod("n", "a1", affinity=away(term("web"))))
     assert rejected(plugin(), incoming({}), snapshot, view) == {}
 
@@ -499,7 +499,7 @@ def test_pods_added_or_removed_in_thought_are_as_good_as_done(nodes, placed, gue
     tested, state = plugin(*namespaces), CycleState()
     if tested.pre_filter(state, pod, snapshot) is not None:
         return
-    view = whole(snapshot)
+    view = whole(snapshot).hypothetical()
     changed = [(p.node_name, p, -1) for p in pods[::2]] + [(p.node_name, p, 1) for p in added]
     for name, other, sign in changed:
         position = view.names().index(name)

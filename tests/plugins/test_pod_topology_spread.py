@@ -81,7 +81,7 @@ def test_an_empty_selector_counts_no_running_pod_but_matches_added_ones():
     snapshot = cluster({"a1": 3})
     pod = incoming(spread(selector={}))
     assert rejected(plugin(), pod, snapshot) == {}
-    view = whole(snapshot)
+    view = whole(snapshot).hypothetical()
     view.add_pod(0, make_pod("n", "a1", {"any": "thing"}))
     assert rejected(plugin(), pod, snapshot, view) == {view.name(0): SKEWED}
 
@@ -280,7 +280,7 @@ def test_pods_added_or_removed_count_in_their_own_row_alone():
     snapshot = cluster({"a1": 1, "b1": 1}, "a1 b1 c1")
     pod, state, tested = incoming(spread()), CycleState(), plugin()
     assert tested.pre_filter(state, pod, snapshot) is None
-    view = whole(snapshot)
+    view = whole(snapshot).hypothetical()
     at = {name: i for i, name in enumerate(view.names())}
     assert reasons(view, tested.filter(state, pod, view)) == {"a1": SKEWED, "b1": SKEWED}
     (victim,) = snapshot.get("a1").pods
@@ -454,7 +454,7 @@ def test_columns_equal_one_row_at_a_time(nodes, placed, constraints, labels, sel
     )
     tested, state = plugin(), CycleState()
     assert tested.pre_filter(state, pod, snapshot) is None
-    view, deltas = whole(snapshot), []
+    view, deltas = whole(snapshot).hypothetical(), []
     for i, name in enumerate(view.names()):
         for victim in (
             data.draw(st.sets(st.sampled_from(list(snapshot.get(name).pods)))) if snapshot.get(name).pods else ()
@@ -482,6 +482,6 @@ def test_a_pod_added_in_thought_counts_as_one_that_is_there(nodes, placed, where
     guest = make_pod("guest", name, labels)
     pod = incoming(spread(), spread(HOST, 2))
     before, after = Snapshot.build(pods, made), Snapshot.build([*pods, guest], made)
-    view = whole(before)
+    view = whole(before).hypothetical()
     view.add_pod(view.names().index(name), guest)
     assert rejected(plugin(), pod, before, view).get(name) == rejected(plugin(), pod, after).get(name)

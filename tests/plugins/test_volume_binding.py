@@ -193,7 +193,7 @@ def test_rows_are_judged_once_in_an_attempt_whatever_pods_are_moved_there():
     plugin, state, pod = VolumeBinding(None, there), CycleState(), pod_with("p", "c")
     snapshot = Snapshot.build([], [*NODES, make_node("c"), make_node("d")])
     plugin.pre_filter(state, pod, snapshot)
-    whole_view = whole(snapshot)
+    whole_view = whole(snapshot).hypothetical()
     for position in range(len(whole_view)):
         view = whole_view.take(np.array([position]))
         plugin.filter(state, pod, view)

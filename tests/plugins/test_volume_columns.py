@@ -215,7 +215,7 @@ def test_pods_moved_in_thought_count_as_if_they_had_moved(world, data):
             # Which claims are in use anywhere is decided before any pod is moved; disks alone are the node's.
             state["VolumeRestrictions"].in_use = 0
             state["VolumeRestrictions"].names = frozenset()
-        view = whole(snapshot)
+        view = whole(snapshot).hypothetical()
         for user in leaving:
             view.remove_pod(view.names().index(user.node_name), user)
         view.add_pod(view.names().index("b"), coming)

@@ -71,7 +71,7 @@ def test_pods_put_on_a_node_or_taken_off_it_in_thought_count():
     old = pod_with("q", "old", node="a")
     plugin, _ = limits(*bound("new", "old"), csi_node("a", [(DRIVER, 1)]), csi_node("b", [(DRIVER, 1)]))
     snapshot = Snapshot.build([old], NODES)
-    view = whole(snapshot)
+    view = whole(snapshot).hypothetical()
     view.remove_pod(view.names().index("a"), old)
     view.add_pod(view.names().index("b"), pod_with("g", "old"))
     assert rejected(plugin, pod_with("p", "new"), snapshot) == {"a": FULL}

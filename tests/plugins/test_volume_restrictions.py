@@ -64,7 +64,11 @@ def test_disks_that_two_pods_of_a_node_cannot_share(one, other, clash):
 def test_pods_put_on_a_node_or_taken_off_it_in_thought_count():
     there, guest = pod_with("q", inline=[gce()], node="a"), pod_with("g", inline=[gce()])
     snapshot = Snapshot.build([there], NODES)
-    plugin, pod, view = VolumeRestrictions(None, handle()), pod_with("p", inline=[gce()]), whole(snapshot)
+    plugin, pod, view = (
+        VolumeRestrictions(None, handle()),
+        pod_with("p", inline=[gce()]),
+        whole(snapshot).hypothetical(),
+    )
     view.remove_pod(view.names().index("a"), there)
     view.add_pod(view.names().index("b"), guest)
     assert rejected(plugin, pod, snapshot, view) == {"b": DISK}
@@ -88,7 +92,7 @@ def exclusive(name="c", **more):
 def test_a_claim_for_one_pod_is_free_only_where_its_user_is_taken_off():
     user = pod_with("q", "c", node="a")
     snapshot = Snapshot.build([user], NODES)
-    plugin, view = VolumeRestrictions(None, handle(exclusive())), whole(snapshot)
+    plugin, view = VolumeRestrictions(None, handle(exclusive())), whole(snapshot).hypothetical()
     assert rejected(plugin, pod_with("p", "c"), snapshot) == {"a": IN_USE, "b": IN_USE}
     view.remove_pod(view.names().index("a"), user)
     assert rejected(plugin, pod_with("p", "c"), snapshot, view) == {"b": IN_USE}
