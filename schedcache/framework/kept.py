@@ -82,7 +82,8 @@ class KeptFilters:
     def __init__(self, plugins: Sequence[FilterPlugin], columns: "Columns") -> None:
         self.plugins = plugins
         self.version = -1
-        self.codes = np.zeros((len(plugins), len(columns.generation)), np.int32)
+        # Bytes, until some table has more than 256 statuses: what is kept for the specs of a cluster does not fit into caches.
+        self.codes: npt.NDArray[np.unsignedinteger[Any]] = np.zeros((len(plugins), len(columns.generation)), np.uint8)
         self.passes: npt.NDArray[np.bool_] = np.ones(len(columns.generation), np.bool_)
         self.tables = [StatusTable() for _ in plugins]
         self.statuses = 1
@@ -115,24 +116,33 @@ class KeptFilters:
     def forget(self) -> None:
         """All rows are to be computed anew."""
         self.version = -1
-        self.tables = [StatusTable() for _ in self.plugins]
+        if self.statuses > 1:
+            self.tables = [StatusTable() for _ in self.plugins]
         self.statuses = 1
         self.faulty = False
 
-    def _own_codes(self, index: int, verdicts: Verdicts) -> npt.NDArray[np.int32]:
+    def _own_codes(self, index: int, verdicts: Verdicts) -> npt.NDArray[np.unsignedinteger[Any]]:
         """Each call has a table of its own; one table lasts here."""
         table = self.tables[index]
         known = len(table.statuses)
-        numbers = np.fromiter(map(table.code, verdicts.table), np.int32, len(verdicts.table))
+        numbers = list(map(table.code, verdicts.table))
         numbers[0] = 0
         if len(table.statuses) > known:
-            self.statuses = max(self.statuses, len(table.statuses))
             self.faulty = self.faulty or verdicts.faulty
-        return numbers[verdicts.codes.astype(np.intp, copy=False)]
+            if len(table.statuses) > self.statuses:
+                self.statuses = len(table.statuses)
+                self._widen()
+        return np.array(numbers, self.codes.dtype).take(verdicts.codes)
+
+    def _widen(self) -> None:
+        """Let codes count to the end of the longest table."""
+        needed = np.min_scalar_type(self.statuses - 1)
+        if needed.itemsize > self.codes.itemsize:
+            self.codes = self.codes.astype(needed)
 
     def _grow(self, capacity: int) -> None:
         more = capacity - len(self.passes)
-        self.codes = np.concatenate([self.codes, np.zeros((len(self.plugins), more), np.int32)], axis=1)
+        self.codes = np.concatenate([self.codes, np.zeros((len(self.plugins), more), self.codes.dtype)], axis=1)
         self.passes = np.concatenate([self.passes, np.ones(more, np.bool_)])
 
 

@@ -134,10 +134,12 @@ def _filtered(plugin: FilterPlugin, state: CycleState, pod: Pod, view: RowView) 
     size = len(view)
     if len(codes) != size:
         raise ValueError(f"answered for {len(codes)} rows, expected one verdict for each of {size}")
-    if codes.dtype.kind not in "iub":
-        raise TypeError(f"answered with codes of type {codes.dtype}, expected integers")
-    if len(table) > 1 and not 0 <= codes.min(initial=0) <= codes.max(initial=0) < len(table):
-        raise ValueError(f"answered with codes {codes.min()} to {codes.max()} for a table of {len(table)} statuses")
+    if len(table) > 1:
+        if codes.dtype.kind not in "iub":
+            raise TypeError(f"answered with codes of type {codes.dtype}, expected integers")
+        if not 0 <= codes.min(initial=0) <= codes.max(initial=0) < len(table):
+            raise ValueError(f"answered with codes {codes.min()} to {codes.max()} for a table of {len(table)} statuses")
+    # A bare pair will do.
     return Verdicts(codes, table) if type(verdicts) is tuple else verdicts
 
 
