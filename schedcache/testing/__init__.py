@@ -1,31 +1,79 @@
-"""For tests of this scheduler and of plugins for it: a real control plane on loopback, and faults on the way to it."""
+"""For tests of this scheduler and of plugins for it: pods, nodes and a whole scheduler in memory, or a real control plane.
 
-from schedcache.testing.api_client import ApiClient, ApiStatusError, JSONObject, in_parallel, wait_until
-from schedcache.testing.audit import AuditEvent, AuditLog, parse_audit_log
-from schedcache.testing.binaries import BinaryError, find_binaries, find_binary
-from schedcache.testing.cluster import Cluster
-from schedcache.testing.control_plane import ControlPlane, ControlPlaneError, free_ports
-from schedcache.testing.fault_proxy import FaultProxy
-from schedcache.testing.faults import (
-    Answer,
-    Cut,
-    Delay,
-    Hang,
-    Hold,
-    Inject,
-    LoseResponse,
-    Request,
-    Reset,
-    Rewrite,
-    Rule,
-    WatchStream,
-    error_event,
-    status_object,
-)
-from schedcache.testing.kubelet import FakeKubelet
-from schedcache.testing.manifests import apply_manifest, read_manifest
-from schedcache.testing.nodes import node_manifest, pod_manifest
-from schedcache.testing.processes import SupervisedProcess
+In memory, and quick to import:
+
+    async with World(plugins=[MaintenanceWindow]) as world:
+        world.add(make_node("a"), make_node("b", annotations={"example.com/maintenance": "planned"}))
+        world.add(make_pod("web-0", cpu="500m"))
+        await world.settle()
+        assert world.node_of("web-0") == "a"
+
+`make_pod` and `make_node` give the objects of `schedcache.model`, `pod_manifest` and `node_manifest` take the same arguments
+and give what is sent to an API server. A `VirtualClock` is time that passes when a test says so.
+
+On loopback: `ControlPlane` runs etcd and kube-apiserver, `Cluster` is a test's handle on it, `FaultProxy` stands in between
+and breaks what it is told to, `FakeKubelet` runs pods that have no containers. These load aiohttp when they are first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from schedcache.testing.builders import JSONObject, as_stored, make_node, make_pod, node_manifest, pod_manifest
+from schedcache.testing.virtual_clock import VirtualClock, settle
+
+if TYPE_CHECKING:
+    from schedcache.testing.api_client import ApiClient, ApiStatusError, in_parallel, wait_until
+    from schedcache.testing.audit import AuditEvent, AuditLog, parse_audit_log
+    from schedcache.testing.binaries import BinaryError, find_binaries, find_binary
+    from schedcache.testing.cluster import Cluster
+    from schedcache.testing.control_plane import ControlPlane, ControlPlaneError, free_ports
+    from schedcache.testing.fault_proxy import FaultProxy
+    from schedcache.testing.faults import (
+        Answer,
+        Cut,
+        Delay,
+        Hang,
+        Hold,
+        Inject,
+        LoseResponse,
+        Request,
+        Reset,
+        Rewrite,
+        Rule,
+        WatchStream,
+        error_event,
+        status_object,
+    )
+    from schedcache.testing.kubelet import FakeKubelet
+    from schedcache.testing.manifests import apply_manifest, read_manifest
+    from schedcache.testing.processes import SupervisedProcess
+
+_MODULES = {
+    "api_client": ("ApiClient", "ApiStatusError", "in_parallel", "wait_until"),
+    "audit": ("AuditEvent", "AuditLog", "parse_audit_log"),
+    "binaries": ("BinaryError", "find_binaries", "find_binary"),
+    "cluster": ("Cluster",),
+    "control_plane": ("ControlPlane", "ControlPlaneError", "free_ports"),
+    "fault_proxy": ("FaultProxy",),
+    "faults": (
+        "Answer", "Cut", "Delay", "Hang", "Hold", "Inject", "LoseResponse", "Request", "Reset", "Rewrite", "Rule",
+        "WatchStream", "error_event", "status_object",
+    ),
+    "kubelet": ("FakeKubelet",),
+    "manifests": ("apply_manifest", "read_manifest"),
+    "processes": ("SupervisedProcess",),
+}  # fmt: skip
+_LATER = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is heavy when it is first asked for: a plugin's unit test starts no control plane."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+    globals()[name] = value
+    return value
+
 
 __all__ = [
     "Answer",
@@ -51,17 +99,22 @@ __all__ = [
     "Rewrite",
     "Rule",
     "SupervisedProcess",
+    "VirtualClock",
     "WatchStream",
     "apply_manifest",
+    "as_stored",
     "error_event",
     "find_binaries",
     "find_binary",
     "free_ports",
     "in_parallel",
+    "make_node",
+    "make_pod",
     "node_manifest",
     "parse_audit_log",
     "pod_manifest",
     "read_manifest",
+    "settle",
     "status_object",
     "wait_until",
 ]

@@ -9,10 +9,8 @@ from typing import Any, NamedTuple, Self, TypeVar
 import aiohttp
 import msgspec
 
+from schedcache.testing.builders import JSONObject
 from schedcache.testing.connections import Connector
-
-JSONObject = dict[str, Any]
-"""A decoded Kubernetes object."""
 
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"

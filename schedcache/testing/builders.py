@@ -1,109 +1,267 @@
-"""Pods and nodes as an API server shows them, in few words, for tests without one."""
+"""Pods and nodes in few words: as the model has them (`make_pod`, `make_node`), and as manifests for an API server.
 
-from collections.abc import Mapping, Sequence
+    pod = make_pod("web-0", "node-1", cpu="500m", labels={"app": "web"}, priority=10)
+    node = make_node("node-1", zone="a", cpu="8", taints=[{"key": "gpu", "effect": "NoSchedule"}])
 
-from schedcache.testing.api_client import JSONObject
+Each takes what the manifest of its kind takes. Whatever has no argument of its own goes into `spec`, under its name in a
+manifest: `nodeSelector={"disk": "ssd"}`.
+"""
 
-Image = tuple[Sequence[str], int]
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+import msgspec
+
+from schedcache.model import Node, Pod
+from schedcache.model.wire import NodeSpecWire, PodSpecWire
+
+JSONObject = dict[str, Any]
+"""A decoded Kubernetes object."""
+Amount = str | int
+"""A quantity as manifests have it: "500m", "2Gi", 4."""
+
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+ZONE_LABEL = "topology.kubernetes.io/zone"
+HEALTHY_CONDITIONS: Mapping[str, str] = {
+    "Ready": "True",
+    "MemoryPressure": "False",
+    "DiskPressure": "False",
+    "PIDPressure": "False",
+}
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
-def pod_object(  # noqa: PLR0913  each is one field of the object, and all but the name may be left out
-    name: str,
+def pod_manifest(  # noqa: PLR0913  each is one field of the object, and all but the name may be left out
+    name: str = "pod",
     node: str = "",
+    labels: Mapping[str, str] | None = None,
     *,
     namespace: str = "default",
     uid: str | None = None,
-    version: int = 1,
-    requests: Mapping[str, str] | None = None,
-    labels: Mapping[str, str] | None = None,
-    host_ports: Sequence[int] = (),
-    claims: Sequence[str] = (),
+    resource_version: int | str | None = None,
+    annotations: Mapping[str, str] | None = None,
+    owner: tuple[str, str] | None = None,
+    terminating: bool = False,
+    scheduler_name: str = "schedcache",
+    cpu: Amount | None = None,
+    memory: Amount | None = None,
+    requests: Mapping[str, Amount] | None = None,
+    host_ports: Iterable[int] = (),
+    claims: Iterable[str] = (),
     anti_affinity: Mapping[str, str] | None = None,
     phase: str = "",
-    spec: Mapping[str, object] | None = None,
+    nominated: str = "",
+    status: Mapping[str, Any] | None = None,
+    **spec: Any,
 ) -> JSONObject:
-    """A pod of one container, on `node` unless that is "".
+    """The manifest of a pod with one container, which can be sent to an API server.
 
     Args:
         name: of the pod.
-        node: `spec.nodeName`.
-        namespace: of the pod.
-        uid: `uid-` and the name where not given.
-        version: the resourceVersion.
-        requests: of the container.
+        node: `spec.nodeName`, left out where "".
         labels: of the pod.
-        host_ports: ports on 0.0.0.0, TCP.
+        namespace: that it is in.
+        uid: `metadata.uid`; None leaves it to the API server.
+        resource_version: as `uid`.
+        annotations: of the pod.
+        owner: kind and name of the controller that made it.
+        terminating: it has a `deletionTimestamp`.
+        scheduler_name: `spec.schedulerName`.
+        cpu: what the container requests; nothing where None.
+        memory: as `cpu`.
+        requests: further requests of the container, by resource.
+        host_ports: ports on all addresses of the node, TCP.
         claims: names of PersistentVolumeClaims, one volume each.
         anti_affinity: labels of pods that may not be on the same node.
-        phase: `status.phase`; Running or Pending, by `node`, where not given.
-        spec: fields of `spec` that replace or add to those above.
+        phase: `status.phase`.
+        nominated: `status.nominatedNodeName`.
+        status: further fields of `status`.
+        spec: fields of `spec` by their names in a manifest, which replace or add to those above.
+
+    Raises:
+        TypeError: `spec` itself as an argument, or `metadata`.
     """
-    container: JSONObject = {"name": "main", "image": "registry.example/app:1"}
-    if requests:
-        container["resources"] = {"requests": dict(requests)}
-    if host_ports:
-        container["ports"] = [{"containerPort": port, "hostPort": port} for port in host_ports]
-    made: JSONObject = {"containers": [container]}
+    metadata: JSONObject = {"name": name, "namespace": namespace, "labels": dict(labels or {})}
+    metadata |= _metadata(uid, resource_version, annotations)
+    if owner is not None:
+        metadata["ownerReferences"] = [
+            {"apiVersion": "v1", "kind": owner[0], "name": owner[1], "uid": f"uid-{owner[1]}", "controller": True}
+        ]
+    if terminating:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    _refuse_nested(spec)
+    made: JSONObject = {"schedulerName": scheduler_name, "containers": [_container(cpu, memory, requests, host_ports)]}
     if node:
         made["nodeName"] = node
-    if claims:
-        made["volumes"] = [{"name": c, "persistentVolumeClaim": {"claimName": c}} for c in claims]
+    if volumes := [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]:
+        made["volumes"] = volumes
     if anti_affinity:
-        term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": dict(anti_affinity)}}
+        term = {"topologyKey": HOSTNAME_LABEL, "labelSelector": {"matchLabels": dict(anti_affinity)}}
         made["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "uid": f"uid-{name}" if uid is None else uid,
-            "resourceVersion": str(version),
-            "labels": dict(labels or {}),
-        },
-        "spec": {**made, **(spec or {})},
-        "status": {"phase": phase or ("Running" if node else "Pending")},
-    }
+    manifest: JSONObject = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made | spec}
+    told = {"phase": phase, "nominatedNodeName": nominated}
+    if known := {key: value for key, value in told.items() if value} | dict(status or {}):
+        manifest["status"] = known
+    return manifest
 
 
-def node_object(
-    name: str,
+def node_manifest(  # noqa: PLR0913  as pod_manifest
+    name: str = "node",
+    zone: str | None = None,
     *,
-    zone: str = "",
-    allocatable: Mapping[str, str] | None = None,
+    uid: str | None = None,
+    resource_version: int | str | None = None,
     labels: Mapping[str, str] | None = None,
-    taints: Sequence[Mapping[str, str]] = (),
-    unschedulable: bool = False,
-    images: Sequence[Image] = (),
-    version: int = 1,
+    annotations: Mapping[str, str] | None = None,
+    cpu: Amount = "4",
+    memory: Amount = "32Gi",
+    pods: Amount = "110",
+    capacity: Mapping[str, Amount] | None = None,
+    images: Iterable[tuple[Sequence[str], int]] = (),
+    status: Mapping[str, Any] | None = None,
+    **spec: Any,
 ) -> JSONObject:
-    """A node with 4 CPU, 16Gi and room for 110 pods.
+    """The manifest of a Ready node, as its kubelet would register it.
 
     Args:
-        name: of the node; the label `kubernetes.io/hostname` has it too.
-        zone: the label `topology.kubernetes.io/zone`, none where "".
-        allocatable: amounts that replace or add to those above.
+        name: also the value of the label `kubernetes.io/hostname`.
+        zone: value of the label `topology.kubernetes.io/zone`; None leaves it out.
+        uid: `metadata.uid`; None leaves it to the API server.
+        resource_version: as `uid`.
         labels: further labels.
-        taints: `spec.taints`.
-        unschedulable: `spec.unschedulable`.
+        annotations: of the node.
+        cpu: capacity, all of which is allocatable.
+        memory: as `cpu`.
+        pods: as `cpu`.
+        capacity: amounts of further resources, or in place of those above; of `ephemeral-storage` there are 100Gi.
         images: names and size in bytes of each image on the node.
-        version: the resourceVersion.
+        status: further fields of `status`, or in place of those above.
+        spec: fields of `spec` by their names in a manifest, such as `taints` and `unschedulable`.
+
+    Raises:
+        TypeError: `spec` itself as an argument, or `metadata`.
     """
-    topology = {"topology.kubernetes.io/zone": zone} if zone else {}
-    amounts = {"cpu": "4", "memory": "16Gi", "pods": "110", **(allocatable or {})}
+    _refuse_nested(spec)
+    topology = {HOSTNAME_LABEL: name} | ({} if zone is None else {ZONE_LABEL: zone})
+    amounts = {"cpu": cpu, "memory": memory, "ephemeral-storage": "100Gi", "pods": pods, **(capacity or {})}
+    found: JSONObject = {
+        "capacity": amounts,
+        "allocatable": amounts,
+        "conditions": [
+            {"type": kind, "status": value, "reason": "Testing"} for kind, value in HEALTHY_CONDITIONS.items()
+        ],
+    }
+    if listed := [{"names": list(names), "sizeBytes": size} for names, size in images]:
+        found["images"] = listed
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
             "name": name,
-            "uid": f"uid-{name}",
-            "resourceVersion": str(version),
-            "labels": {"kubernetes.io/hostname": name, **topology, **(labels or {})},
+            "labels": topology | dict(labels or {}),
+            **_metadata(uid, resource_version, annotations),
         },
-        "spec": {"taints": [dict(taint) for taint in taints], "unschedulable": unschedulable},
-        "status": {
-            "allocatable": amounts,
-            "capacity": amounts,
-            "images": [{"names": list(names), "sizeBytes": size} for names, size in images],
-        },
+        "spec": dict(spec),
+        "status": found | dict(status or {}),
     }
+
+
+def as_stored(manifest: Mapping[str, Any]) -> JSONObject:
+    """A manifest with what an API server adds to it, where it says nothing of its own.
+
+    The UID is `uid-` and the name, with the namespace unless that is `default`; the resourceVersion is 1; a pod is Running
+    or Pending, depending on whether it has a node.
+    """
+    metadata = manifest["metadata"]
+    namespace = metadata.get("namespace", "default")
+    full_name = metadata["name"] if namespace == "default" else f"{namespace}/{metadata['name']}"
+    stored = {**manifest, "metadata": {"uid": f"uid-{full_name}", "resourceVersion": "1", **metadata}}
+    if manifest.get("kind") == "Pod":
+        phase = "Running" if manifest["spec"].get("nodeName") else "Pending"
+        stored["status"] = {"phase": phase, **manifest.get("status", {})}
+    return stored
+
+
+def _takes(arguments: Callable[_P, Any]) -> Callable[[Callable[..., _R]], Callable[_P, _R]]:
+    """Declare that a function takes what another takes, for type checkers and for help()."""
+
+    def declared(function: Callable[..., _R]) -> Callable[_P, _R]:
+        found = inspect.signature(function)
+        shown = found.replace(parameters=list(inspect.signature(arguments).parameters.values()))
+        function.__signature__ = shown  # type: ignore[attr-defined]  # where inspect looks first
+        return function
+
+    return declared
+
+
+@_takes(pod_manifest)
+def make_pod(*args: Any, **fields: Any) -> Pod:
+    """A pod as an API server stores it; the arguments are those of `pod_manifest`.
+
+        make_pod("web-0", cpu="500m", nodeSelector={"disk": "ssd"})
+
+    Raises:
+        MalformedObjectError: a field that Kubernetes would refuse too.
+        TypeError: an argument that is neither one of `pod_manifest` nor a field of `spec` that scheduling reads.
+    """
+    manifest = pod_manifest(*args, **fields)
+    _check_fields("make_pod", manifest, PodSpecWire)
+    return Pod.from_dict(as_stored(manifest))
+
+
+@_takes(node_manifest)
+def make_node(*args: Any, **fields: Any) -> Node:
+    """A node as an API server stores it; the arguments are those of `node_manifest`.
+
+        make_node("node-1", zone="a", cpu="8", unschedulable=True)
+
+    Raises:
+        MalformedObjectError: a field that Kubernetes would refuse too.
+        TypeError: an argument that is neither one of `node_manifest` nor a field of `spec` that scheduling reads.
+    """
+    manifest = node_manifest(*args, **fields)
+    _check_fields("make_node", manifest, NodeSpecWire)
+    return Node.from_dict(as_stored(manifest))
+
+
+def _check_fields(function: str, manifest: JSONObject, wire: type[msgspec.Struct]) -> None:
+    """An argument with a typing error would otherwise be a field of `spec` that nobody reads."""
+    unread = manifest["spec"].keys() - set(wire.__struct_encode_fields__)
+    if unread:
+        raise TypeError(f"{function}() got {', '.join(sorted(unread))}: no argument, and no field of spec that is read")
+
+
+def _refuse_nested(spec: Mapping[str, Any]) -> None:
+    for name in ("spec", "metadata"):
+        if name in spec:
+            raise TypeError(f"no argument is called {name!r}: its fields are arguments of their own")
+
+
+def _metadata(
+    uid: str | None, resource_version: int | str | None, annotations: Mapping[str, str] | None
+) -> dict[str, Any]:
+    metadata: dict[str, Any] = {}
+    if uid is not None:
+        metadata["uid"] = uid
+    if resource_version is not None:
+        metadata["resourceVersion"] = str(resource_version)
+    if annotations:
+        metadata["annotations"] = dict(annotations)
+    return metadata
+
+
+def _container(
+    cpu: Amount | None, memory: Amount | None, requests: Mapping[str, Amount] | None, host_ports: Iterable[int]
+) -> JSONObject:
+    container: JSONObject = {"name": "main", "image": "registry.k8s.io/pause:3.10"}
+    asked = {name: amount for name, amount in (("cpu", cpu), ("memory", memory)) if amount is not None}
+    if asked := asked | dict(requests or {}):
+        # Extended resources and hugepages are valid only with a limit equal to the request.
+        limits = {name: amount for name, amount in asked.items() if "/" in name or name.startswith("hugepages-")}
+        container["resources"] = {"requests": asked} | ({"limits": limits} if limits else {})
+    if ports := [{"containerPort": port, "hostPort": port} for port in host_ports]:
+        container["ports"] = ports
+    return container

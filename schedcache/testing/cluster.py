@@ -5,13 +5,14 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from schedcache.testing.api_client import ApiClient, ApiStatusError, JSONObject, Resource, in_parallel, wait_until
+from schedcache.testing.api_client import ApiClient, ApiStatusError, Resource, in_parallel, wait_until
+from schedcache.testing.builders import JSONObject, node_manifest, pod_manifest
 from schedcache.testing.control_plane import ControlPlane
 from schedcache.testing.manifests import apply_manifest
-from schedcache.testing.nodes import NOT_READY_TAINT, node_manifest, pod_manifest
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 TOKEN_SECONDS = 3600
+NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 
 # What the API server itself keeps writing; a test that touches these deletes them itself.
 KEPT_BY_THE_SERVER = frozenset({"apiservices", "endpoints", "endpointslices", "ipaddresses", "servicecidrs"})
@@ -72,7 +73,7 @@ class Cluster(ApiClient):
             name: pattern of their names, given the number from 0.
             zones: dealt out in turn.
             manifest: makes the Node, called as ``manifest(name, zone=..., **fields)``.
-            fields: such as ``capacity`` and ``labels`` of :func:`~schedcache.testing.nodes.node_manifest`.
+            fields: such as ``capacity`` and ``labels`` of :func:`~schedcache.testing.builders.node_manifest`.
 
         Returns:
             The nodes as stored.
@@ -106,8 +107,8 @@ class Cluster(ApiClient):
             count: how many.
             name: pattern of their names, given the number from 0.
             manifest: makes the Pod, called as ``manifest(name, **fields)``.
-            fields: such as ``namespace``, ``scheduler_name``, ``requests`` and ``spec`` of
-                :func:`~schedcache.testing.nodes.pod_manifest`.
+            fields: such as ``namespace``, ``cpu``, ``requests`` and fields of ``spec``; see
+                :func:`~schedcache.testing.builders.pod_manifest`.
 
         Returns:
             The pods as stored.

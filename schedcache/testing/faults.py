@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from schedcache.testing.api_client import JSONObject
+from schedcache.testing.builders import JSONObject
 
 REASONS: Mapping[int, str] = {
     400: "BadRequest",

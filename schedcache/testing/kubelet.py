@@ -2,20 +2,26 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
 import aiohttp
 
-from schedcache.testing.api_client import STRATEGIC_MERGE_PATCH, ApiClient, ApiStatusError, JSONObject
+from schedcache.testing.api_client import STRATEGIC_MERGE_PATCH, ApiClient, ApiStatusError
+from schedcache.testing.builders import JSONObject
 from schedcache.testing.cluster import pod_path
-from schedcache.testing.nodes import now
 
 PODS = "/api/v1/pods"
 ON_A_NODE = "spec.nodeName!="
 FINISHED = frozenset({"Succeeded", "Failed"})
 RECONNECT_SECONDS = 0.2
 CONCURRENT_WRITES = 16
+
+
+def now() -> str:
+    """The time as Kubernetes writes it, in whole seconds."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def never(_pod: JSONObject) -> float | None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import yaml
 
-from schedcache.testing.api_client import APPLY_PATCH, ApiClient, JSONObject
+from schedcache.testing.api_client import APPLY_PATCH, ApiClient
+from schedcache.testing.builders import JSONObject
 
 FIELD_MANAGER = "schedcache-testing"
 

@@ -4,7 +4,8 @@ from schedcache.cache import NodeInfo
 from schedcache.cache.image_states import ImageStateSummary
 from schedcache.cache.terms import PodTerm
 from schedcache.model import LabelSelector, Resource
-from tests.cache.support import make_cache, make_node, make_pod, updated
+from schedcache.testing import make_node, make_pod
+from tests.cache.support import make_cache, updated
 
 
 def furnished():

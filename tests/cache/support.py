@@ -1,22 +1,10 @@
-"""Pods, nodes and what a node shows, for the tests of the cache."""
-
-from typing import Any
+"""Caches and what a node shows, for the tests of the cache."""
 
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from schedcache.cache import NodeInfo, SchedulerCache, Snapshot, Stories
-from schedcache.model import Node, Pod
-from schedcache.testing.builders import node_object, pod_object
-from schedcache.testing.virtual_clock import VirtualClock
-
-
-def make_pod(name: str, node: str = "", **more: Any) -> Pod:
-    return Pod.from_dict(pod_object(name, node, **more))
-
-
-def make_node(name: str, **more: Any) -> Node:
-    return Node.from_dict(node_object(name, **more))
+from schedcache.testing import VirtualClock, make_node
 
 
 def make_cache(*nodes: str, ttl: float = 30.0, clock: VirtualClock | None = None) -> SchedulerCache:

@@ -3,7 +3,8 @@
 import pytest
 
 from schedcache.cache import AlreadyAddedError, PodNotFoundError, Snapshot
-from tests.cache.support import make_cache, make_node, make_pod, names, uids, updated
+from schedcache.testing import make_node, make_pod
+from tests.cache.support import make_cache, names, uids, updated
 
 
 def free_cpu(snapshot, name):
@@ -14,10 +15,10 @@ def free_cpu(snapshot, name):
 def test_a_node_whose_gpus_vanished_under_a_running_pod_still_offers_the_rest():
     """volcano-sh/volcano#2999: the node was hidden for as long as more was used than there is."""
     cache = make_cache()
-    cache.add_node(make_node("g1", allocatable={"cpu": "8", "nvidia.com/gpu": "4"}))
+    cache.add_node(make_node("g1", capacity={"cpu": "8", "nvidia.com/gpu": "4"}))
     cache.add_pod(make_pod("trainer", "g1", requests={"cpu": "2", "memory": "8Gi", "nvidia.com/gpu": "4"}))
     snapshot = updated(cache)
-    cache.update_node(None, make_node("g1", allocatable={"cpu": "8", "nvidia.com/gpu": "0"}))
+    cache.update_node(None, make_node("g1", capacity={"cpu": "8", "nvidia.com/gpu": "0"}))
     columns = updated(cache, snapshot).columns
     gpu, row = columns.resource_index["nvidia.com/gpu"], columns.row_of["g1"]
     assert names(snapshot.node_info_list) == ["g1"]
@@ -32,18 +33,18 @@ def test_pods_that_came_before_their_node_count_once_it_is_there():
         cache.add_pod(make_pod(name, "n1", requests={"cpu": "2"}))
     snapshot = updated(cache)
     assert snapshot.node_info_list == []
-    cache.add_node(make_node("n1", allocatable={"cpu": "4"}))
+    cache.add_node(make_node("n1", capacity={"cpu": "4"}))
     assert free_cpu(updated(cache, snapshot), "n1") == 0
 
 
 def test_a_pod_seen_twice_is_counted_once_and_its_newer_version_shown():
     """apache/yunikorn-k8shim#279: once by recovery and once by the stream."""
     cache = make_cache("n1")
-    pod = make_pod("a", "n1", version=9, requests={"cpu": "1"})
+    pod = make_pod("a", "n1", resource_version=9, requests={"cpu": "1"})
     cache.add_pod(pod)
     with pytest.raises(AlreadyAddedError):
         cache.add_pod(pod)
-    newer = make_pod("a", "n1", version=12, requests={"cpu": "1"}, labels={"v": "2"})
+    newer = make_pod("a", "n1", resource_version=12, requests={"cpu": "1"}, labels={"v": "2"})
     cache.update_pod(pod, newer)
     assert cache.nodes["n1"].requested.milli_cpu == 1000
     assert cache.get_pod(pod).labels == {"v": "2"}
@@ -53,8 +54,8 @@ def test_a_placed_pod_holds_the_peak_of_its_init_containers_for_life():
     """volcano-sh/volcano#1333, kubernetes/kubernetes#124282: that is the agreed rule."""
     init = {"name": "warm", "resources": {"requests": {"cpu": "7", "memory": "1Gi"}}}
     cache = make_cache()
-    cache.add_node(make_node("n1", allocatable={"cpu": "8"}))
-    cache.add_pod(make_pod("sleepy", "n1", requests={"cpu": "100m", "memory": "64Mi"}, spec={"initContainers": [init]}))
+    cache.add_node(make_node("n1", capacity={"cpu": "8"}))
+    cache.add_pod(make_pod("sleepy", "n1", requests={"cpu": "100m", "memory": "64Mi"}, initContainers=[init]))
     assert cache.nodes["n1"].requested.milli_cpu == 7000
     assert cache.nodes["n1"].requested.memory == 1024**3
     assert free_cpu(updated(cache), "n1") == 1000
@@ -68,8 +69,8 @@ def test_totals_of_a_node_follow_the_rule_that_the_filter_follows():
 
     init = [part("side", "500m", restartPolicy="Always"), part("once", "200m")]
     cache = make_cache("n1")
-    cache.add_pod(make_pod("a", "n1", requests={"cpu": "1"}, spec={"initContainers": init}))
-    cache.add_pod(make_pod("b", "n1", requests={"cpu": "250m"}, spec={"overhead": {"cpu": "250m", "memory": "128Mi"}}))
+    cache.add_pod(make_pod("a", "n1", requests={"cpu": "1"}, initContainers=init))
+    cache.add_pod(make_pod("b", "n1", requests={"cpu": "250m"}, overhead={"cpu": "250m", "memory": "128Mi"}))
     cache.add_pod(make_pod("c", "n1"))
     info = cache.nodes["n1"]
     assert (info.requested.milli_cpu, info.requested.memory, len(info.pods)) == (2000, 128 * 1024**2, 3)
@@ -78,7 +79,7 @@ def test_totals_of_a_node_follow_the_rule_that_the_filter_follows():
 def test_a_bind_whose_confirmation_is_late_keeps_its_room():
     """kubernetes/kubernetes#106361: released on time alone, a second pod took it."""
     cache = make_cache(ttl=0)
-    cache.add_node(make_node("n1", allocatable={"cpu": "1"}))
+    cache.add_node(make_node("n1", capacity={"cpu": "1"}))
     pod = make_pod("a", "n1", requests={"cpu": "1"})
     cache.assume_pod(pod)
     cache.finish_binding(pod)
@@ -107,7 +108,7 @@ def test_a_node_that_comes_back_carries_what_still_runs_on_it():
     cache.add_pod(pod)
     snapshot = updated(cache)
     cache.remove_node(make_node("n1"))
-    cache.add_node(make_node("n1", allocatable={"cpu": "2"}))
+    cache.add_node(make_node("n1", capacity={"cpu": "2"}))
     assert free_cpu(updated(cache, snapshot), "n1") == 1000
     cache.remove_pod(pod)
     assert free_cpu(updated(cache, snapshot), "n1") == 2000
@@ -116,10 +117,10 @@ def test_a_node_that_comes_back_carries_what_still_runs_on_it():
 def test_a_node_deleted_and_made_again_is_seen_as_new():
     """kubernetes/kubernetes#63262: a counter of its own for each node met its old value."""
     cache = make_cache()
-    cache.add_node(make_node("n1", allocatable={"cpu": "1"}))
+    cache.add_node(make_node("n1", capacity={"cpu": "1"}))
     snapshot = updated(cache)
     cache.remove_node(make_node("n1"))
-    cache.add_node(make_node("n1", allocatable={"cpu": "2"}))
+    cache.add_node(make_node("n1", capacity={"cpu": "2"}))
     assert free_cpu(updated(cache, snapshot), "n1") == 2000
 
 

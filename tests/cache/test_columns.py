@@ -7,7 +7,8 @@ from schedcache.cache import Columns, NodeInfo, Snapshot, interning
 from schedcache.cache import columns as columns_module
 from schedcache.cache.interning import InternedColumn
 from schedcache.model import Taint
-from tests.cache.support import make_cache, make_node, make_pod, updated
+from schedcache.testing import make_node, make_pod
+from tests.cache.support import make_cache, updated
 
 GI = 1024**3
 
@@ -21,12 +22,12 @@ def test_a_row_shows_its_node():
     taints = [{"key": "k", "value": "v", "effect": "NoSchedule"}]
     amounts = {"cpu": "3500m", "memory": "8Gi", "ephemeral-storage": "1Gi", "pods": "7", "x.io/gpu": "2"}
     cache.add_node(make_node("plain"))
-    cache.add_node(make_node("n1", allocatable=amounts, taints=taints, unschedulable=True, labels={"disk": "ssd"}))
+    cache.add_node(make_node("n1", capacity=amounts, taints=taints, unschedulable=True, labels={"disk": "ssd"}))
     cache.add_pod(
         make_pod("a", "n1", requests={"cpu": "1", "x.io/gpu": "1", "ephemeral-storage": "1k"}, host_ports=[80])
     )
     cache.add_pod(make_pod("b", "n1", anti_affinity={"x": "y"}))
-    cache.add_pod(make_pod("c", "n1", spec={"affinity": {"podAffinity": {}}}))
+    cache.add_pod(make_pod("c", "n1", affinity={"podAffinity": {}}))
     columns = updated(cache).columns
     r, gpu = columns.row_of["n1"], columns.resource_index["x.io/gpu"]
     assert list(columns.resource_index)[:3] == ["cpu", "memory", "ephemeral-storage"]
@@ -49,16 +50,16 @@ def test_a_row_shows_its_node():
 def test_ips_of_one_port_are_sorted():
     cache = make_cache("n1")
     ports = [{"hostPort": 80, "hostIP": ip, "protocol": "UDP"} for ip in ("10.0.0.9", "10.0.0.1")]
-    cache.add_pod(make_pod("a", "n1", spec={"containers": [{"name": "c", "ports": ports}]}))
+    cache.add_pod(make_pod("a", "n1", containers=[{"name": "c", "ports": ports}]))
     snapshot = updated(cache)
     assert snapshot.columns.host_ports == {("UDP", 80): {0: ("10.0.0.1", "10.0.0.9")}}
-    cache.update_pod(make_pod("a", "n1"), make_pod("a", "n1", spec={"containers": [{"name": "c", "ports": ports[:1]}]}))
+    cache.update_pod(make_pod("a", "n1"), make_pod("a", "n1", containers=[{"name": "c", "ports": ports[:1]}]))
     assert updated(cache, snapshot).columns.host_ports == {("UDP", 80): {0: ("10.0.0.9",)}}
 
 
 def test_amounts_beyond_64_bits_are_clamped():
     cache = make_cache()
-    cache.add_node(make_node("n1", allocatable={"memory": "9999E", "x.io/y": "9999E", "pods": "9999E"}))
+    cache.add_node(make_node("n1", capacity={"memory": "9999E", "x.io/y": "9999E", "pods": "9999E"}))
     for name in "ab":
         cache.add_pod(make_pod(name, "n1", requests={"memory": "7E", "x.io/y": "7E", "cpu": "9E"}))
     columns = updated(cache).columns
@@ -69,7 +70,7 @@ def test_amounts_beyond_64_bits_are_clamped():
     assert columns.allocatable[[1, y], 0].tolist() == [top] * 2
     assert columns.non_zero_requested[:, 0].tolist() == [top] * 2
     assert columns.allowed_pods[0] == top
-    cache.add_node(make_node("n2", allocatable={"memory": "-9999E", "cpu": "-9E"}))
+    cache.add_node(make_node("n2", capacity={"memory": "-9999E", "cpu": "-9E"}))
     columns = updated(cache).columns
     assert columns.allocatable[[0, 1], columns.row_of["n2"]].tolist() == [-top - 1, -top]
 
@@ -114,13 +115,13 @@ def test_a_freed_row_is_used_again_and_keeps_nothing():
 def test_resources_that_nobody_names_any_more_are_dropped(monkeypatch):
     monkeypatch.setattr(columns_module, "_MANY_RESOURCES", 4)
     cache = make_cache()
-    cache.add_node(make_node("n1", allocatable={"cpu": "8", "x.io/kept": "7", "x.io/zero": "0"}))
+    cache.add_node(make_node("n1", capacity={"cpu": "8", "x.io/kept": "7", "x.io/zero": "0"}))
     cache.add_node(make_node("n2"))
     cache.add_pod(make_pod("a", "n1", requests={"cpu": "1", "x.io/asked": "3"}))
     snapshot = updated(cache)
     columns = snapshot.columns
     for i in range(40):
-        cache.update_node(None, make_node("n2", allocatable={f"x.io/{i}": "1"}))
+        cache.update_node(None, make_node("n2", capacity={f"x.io/{i}": "1"}))
         updated(cache, snapshot)
         assert len(columns.resource_index) <= 4 + 2 * 7 + 1
     assert {"cpu", "memory", "x.io/kept", "x.io/zero", "x.io/asked", "x.io/39"} <= columns.resource_index.keys()
@@ -130,11 +131,11 @@ def test_resources_that_nobody_names_any_more_are_dropped(monkeypatch):
     assert columns.allocatable[index["x.io/39"], row(snapshot, "n2")] == 1
     many = {f"x.io/many{i}": "1" for i in range(10)}
     for version in range(2):
-        cache.update_node(None, make_node("n2", allocatable={**many, f"x.io/{version}": "1"}))
+        cache.update_node(None, make_node("n2", capacity={**many, f"x.io/{version}": "1"}))
         updated(cache, snapshot)
     index = columns.resource_index
     for name in ("o", "p", "q"):
-        cache.update_node(None, make_node("n2", allocatable={**many, f"x.io/{name}": "1"}))
+        cache.update_node(None, make_node("n2", capacity={**many, f"x.io/{name}": "1"}))
         updated(cache, snapshot)
     assert columns.resource_index is index, "what is in use is not gone through at every update"
     assert columns.allocatable.flags.c_contiguous
@@ -147,7 +148,7 @@ def test_resources_are_gone_through_only_when_many_have_come(monkeypatch):
     made_anew = 0
     for i in range(60):
         before = snapshot.columns.resource_index
-        cache.update_node(None, make_node("n1", allocatable={f"x.io/{i}": "1"}))
+        cache.update_node(None, make_node("n1", capacity={f"x.io/{i}": "1"}))
         made_anew += updated(cache, snapshot).columns.resource_index is not before
         assert len(snapshot.columns.resource_index) <= 2 * 4 + 20 + 1
     assert 1 <= made_anew <= 3
@@ -159,7 +160,7 @@ def test_growth_keeps_every_column():
     columns = snapshot.columns
     columns.label_ids("kubernetes.io/hostname")
     for i in range(1, 200):
-        cache.add_node(make_node(f"n{i}", unschedulable=i % 2 == 0, allocatable={"x.io/y": str(i)}))
+        cache.add_node(make_node(f"n{i}", unschedulable=i % 2 == 0, capacity={"x.io/y": str(i)}))
         cache.add_pod(make_pod(f"p{i}", f"n{i}", requests={"cpu": str(i)}))
     updated(cache, snapshot)
     assert columns.rows == 200
@@ -194,7 +195,7 @@ class TestVersions:
         updated(cache, snapshot)
         assert columns.generation[r] == columns.version == before + 1
         assert columns.node_generation[r] <= before
-        cache.update_node(None, make_node("n1", version=2))
+        cache.update_node(None, make_node("n1", resource_version=2))
         updated(cache, snapshot)
         assert columns.node_generation[r] == columns.generation[r] == before + 2
 

@@ -5,9 +5,7 @@ import pytest
 from schedcache.cache import NodeTree
 from schedcache.cache.image_states import ImageStates, ImageStateSummary, summaries
 from schedcache.cache.node_info import claims_of
-from schedcache.model import Node
-from schedcache.testing.builders import node_object
-from tests.cache.support import make_node, make_pod
+from schedcache.testing import make_node, make_pod
 
 REGION, ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
 BETA_REGION, BETA_ZONE = "failure-domain.beta.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone"
@@ -76,7 +74,7 @@ class TestNodeTree:
     ],
 )
 def test_zone_key(labels, key):
-    assert Node.from_dict(node_object("n", labels=labels)).zone_key == key
+    assert make_node("n", labels=labels).zone_key == key
 
 
 class TestImageStates:

@@ -21,9 +21,8 @@ from schedcache.cache import (
     WrongNodeError,
 )
 from schedcache.model import Pod, Resource
-from schedcache.testing.builders import pod_object
-from schedcache.testing.virtual_clock import VirtualClock
-from tests.cache.support import make_cache, make_node, make_pod, names, uids, updated
+from schedcache.testing import VirtualClock, as_stored, make_node, make_pod, pod_manifest
+from tests.cache.support import make_cache, names, uids, updated
 
 
 def test_every_error_has_a_kind_of_its_own():
@@ -135,7 +134,7 @@ class TestExpiry:
 def test_confirmation_shows_the_new_object():
     cache = make_cache("n1")
     cache.assume_pod(make_pod("a", "n1", anti_affinity={"a": "b"}))
-    confirmed = make_pod("a", "n1", version=2, anti_affinity={"a": "b"})
+    confirmed = make_pod("a", "n1", resource_version=2, anti_affinity={"a": "b"})
     cache.add_pod(confirmed)
     info = cache.nodes["n1"]
     assert (
@@ -159,7 +158,7 @@ def test_an_update_counts_exactly_the_new_object(change):
     before = {"requests": {"cpu": "1"}, "host_ports": [80], "claims": ["data"]}
     cache = make_cache("n1")
     cache.add_pod(make_pod("a", "n1", **before))
-    new = make_pod("a", "n1", version=2, **{**before, **change})
+    new = make_pod("a", "n1", resource_version=2, **{**before, **change})
     cache.update_pod(make_pod("a", "n1"), new)
     expected = make_cache("n1")
     expected.add_pod(new)
@@ -170,7 +169,7 @@ def test_an_update_counts_exactly_the_new_object(change):
 
 def resized(cpu):
     """The pod of one spec, as the kubelet reports its container."""
-    obj = pod_object("a", "n1", requests={"cpu": "1"})
+    obj = as_stored(pod_manifest("a", "n1", requests={"cpu": "1"}))
     obj["status"] = {"containerStatuses": [{"name": "main", "allocatedResources": {"cpu": cpu}}]}
     return Pod.from_dict(obj)
 
@@ -187,8 +186,8 @@ def test_a_resize_counts_without_a_change_of_the_spec():
 def test_a_pod_that_comes_in_another_namespace_takes_its_claims_along():
     """No API server does that; a made-up cluster may. The UID is what the cache goes by."""
     cache = make_cache("n1")
-    cache.add_pod(make_pod("a", "n1", namespace="x", claims=["data"]))
-    moved = make_pod("a", "n1", namespace="y", claims=["data"])
+    cache.add_pod(make_pod("a", "n1", uid="u", namespace="x", claims=["data"]))
+    moved = make_pod("a", "n1", uid="u", namespace="y", claims=["data"])
     cache.update_pod(moved, moved)
     assert cache.nodes["n1"].pvc_ref_counts == {"y/data": 1}
     cache.remove_pod(moved)
@@ -359,10 +358,10 @@ def test_what_is_shared_cannot_be_changed():
 
 def test_a_node_without_allocatable_for_what_runs_on_it_stays():
     cache = make_cache()
-    cache.add_node(make_node("g1", allocatable={"nvidia.com/gpu": "4"}))
+    cache.add_node(make_node("g1", capacity={"nvidia.com/gpu": "4"}))
     cache.add_pod(make_pod("trainer", "g1", requests={"nvidia.com/gpu": "4"}))
     snapshot = updated(cache)
-    cache.update_node(None, make_node("g1", allocatable={"nvidia.com/gpu": "0"}))
+    cache.update_node(None, make_node("g1", capacity={"nvidia.com/gpu": "0"}))
     columns = updated(cache, snapshot).columns
     gpu, row = columns.resource_index["nvidia.com/gpu"], columns.row_of["g1"]
     assert names(snapshot.node_info_list) == ["g1"]

@@ -11,8 +11,8 @@ from schedcache.cache import (
     PodNotOnNodeError,
     Snapshot,
 )
-from schedcache.testing.virtual_clock import VirtualClock
-from tests.cache.support import make_cache, make_node, make_pod, names, uids, updated
+from schedcache.testing import VirtualClock, make_node, make_pod
+from tests.cache.support import make_cache, names, uids, updated
 
 
 def test_a_the_last_pod_of_a_ghost_cannot_be_taken_twice():
@@ -100,7 +100,7 @@ def test_e_a_ghost_shows_records_that_were_given_up_as_empty():
     cache.remove_node(make_node("n1"))
     ghost = cache.dump().nodes["n1"]
     assert ghost.image_states["a:1"].num_nodes == 1
-    cache.update_node(None, make_node("n2", images=image, version=2))
+    cache.update_node(None, make_node("n2", images=image, resource_version=2))
     assert cache.dump().nodes["n1"].image_states["a:1"].num_nodes == 0
     assert cache.dump().nodes["n2"].image_states["a:1"].num_nodes == 1
     assert ghost.image_states["a:1"].num_nodes == 1
@@ -145,7 +145,7 @@ class TestGAnUpdateFromOneUIDToAnother:
     def test_unassigned_is_the_deletion_alone(self):
         cache = make_cache("n1")
         cache.add_pod(make_pod("web", "n1", uid="u1"))
-        cache.update_pod(make_pod("web", "n1", uid="u1"), make_pod("web", uid="u2", version=5))
+        cache.update_pod(make_pod("web", "n1", uid="u1"), make_pod("web", uid="u2", resource_version=5))
         assert cache.pod_count() == 0
         (story,) = [s for s in cache.stories.of(uid="u1") if s.operation != "add_pod"]
         assert (story.operation, story.node, story.cause) == ("remove_pod", "n1", "5")

@@ -12,11 +12,12 @@ from schedcache.cache import (
     SnapshotInUseError,
     UnknownNodeError,
 )
-from tests.cache.support import make_cache, make_node, make_pod, names, uids, updated
+from schedcache.testing import make_node, make_pod
+from tests.cache.support import make_cache, names, uids, updated
 
 
 def affinity_pod(name, node, **more):
-    return make_pod(name, node, spec={"affinity": {"podAffinity": {}}}, **more)
+    return make_pod(name, node, affinity={"podAffinity": {}}, **more)
 
 
 class TestBuild:
@@ -53,7 +54,7 @@ class TestBuild:
         assert snapshot.get("n3").image_states == {}
 
     def test_of_one_name_twice_takes_the_later_node(self):
-        first, second = make_node("n1", images=[(["a"], 1)]), make_node("n1", allocatable={"cpu": "9"})
+        first, second = make_node("n1", images=[(["a"], 1)]), make_node("n1", capacity={"cpu": "9"})
         snapshot = Snapshot.build([], [first, second])
         assert names(snapshot.node_info_list) == ["n1"]
         assert snapshot.get("n1").allocatable.milli_cpu == 9000
@@ -376,5 +377,5 @@ class TestUpdate:
 
     def test_generic_ephemeral_volumes_are_no_references(self):
         cache = make_cache("n1")
-        cache.add_pod(make_pod("a", "n1", spec={"volumes": [{"name": "scratch", "ephemeral": {}}]}))
+        cache.add_pod(make_pod("a", "n1", volumes=[{"name": "scratch", "ephemeral": {}}]))
         assert cache.nodes["n1"].pvc_ref_counts == {}

@@ -9,8 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from schedcache.cache import CacheError, NodeInfo, SchedulerCache, Snapshot, Stories
 from schedcache.model import Node, Pod
-from schedcache.testing.builders import node_object, pod_object
-from schedcache.testing.virtual_clock import VirtualClock
+from schedcache.testing import VirtualClock, make_node, make_pod
 from tests.cache.naive import NaiveCache
 from tests.cache.support import run_histories
 
@@ -20,7 +19,7 @@ SHAPES: list[dict[str, Any]] = [
     {"requests": {"cpu": "100m", "memory": "1Gi"}},
     {"requests": {"cpu": "1", "example.com/gpu": "2", "ephemeral-storage": "1Gi"}},
     {"anti_affinity": {"app": "x"}},
-    {"spec": {"affinity": {"podAffinity": {}}}, "requests": {"cpu": "1"}},
+    {"affinity": {"podAffinity": {}}, "requests": {"cpu": "1"}},
     {"host_ports": [80, 443]},
     {"host_ports": [80], "claims": ["data", "data", "logs"]},
     {"claims": ["logs"]},
@@ -38,24 +37,22 @@ def pods(draw: st.DrawFn) -> Pod:
     node = "" if draw(now_and_then) else draw(node_names)
     more = {
         **draw(st.sampled_from(SHAPES)),
-        "version": draw(st.integers(1, 9)),
+        "resource_version": draw(st.integers(1, 9)),
         "namespace": draw(st.sampled_from("ab")),
     }
-    return Pod.from_dict(pod_object(uid or "nameless", node, uid=uid, **more))
+    return make_pod(uid or "nameless", node, uid=uid, **more)
 
 
 @st.composite
 def nodes(draw: st.DrawFn) -> Node:
-    return Node.from_dict(
-        node_object(
-            draw(node_names),
-            zone=draw(st.sampled_from(["", "a", "b"])),
-            allocatable={"cpu": str(draw(st.integers(1, 3))), "example.com/gpu": draw(st.sampled_from(["0", "4"]))},
-            labels=draw(st.sampled_from([{}, {"disk": "ssd"}, {"disk": "hdd"}])),
-            taints=draw(st.sampled_from([[], [{"key": "k", "effect": "NoSchedule"}]])),
-            unschedulable=draw(st.booleans()),
-            images=draw(st.lists(st.sampled_from(IMAGES), max_size=2)),
-        )
+    return make_node(
+        draw(node_names),
+        zone=draw(st.sampled_from([None, "a", "b"])),
+        capacity={"cpu": str(draw(st.integers(1, 3))), "example.com/gpu": draw(st.sampled_from(["0", "4"]))},
+        labels=draw(st.sampled_from([{}, {"disk": "ssd"}, {"disk": "hdd"}])),
+        taints=draw(st.sampled_from([[], [{"key": "k", "effect": "NoSchedule"}]])),
+        unschedulable=draw(st.booleans()),
+        images=draw(st.lists(st.sampled_from(IMAGES), max_size=2)),
     )
 
 
@@ -137,7 +134,7 @@ class CacheMachine(RuleBasedStateMachine):
     @rule(old=pods(), new=pods(), same=st.booleans())
     def update(self, old: Pod, new: Pod, same: bool) -> None:
         if same and old.uid in self.naive.pods:
-            new = Pod.from_dict(pod_object(old.uid, self.naive.pods[old.uid].node_name, uid=old.uid, claims=["data"]))
+            new = make_pod(old.uid, self.naive.pods[old.uid].node_name, uid=old.uid, claims=["data"])
         assert self.call("update_pod", old, new) == self.naive.update_pod(old, new)
 
     @rule(pod=pods())
@@ -159,7 +156,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule(uid=uids)
     def expire(self, uid: str) -> None:
-        pod = Pod.from_dict(pod_object("p", "n0", uid=uid))
+        pod = make_pod("p", "n0", uid=uid)
         assert self.call("expire_pod", pod) == self.naive.expire_pod(pod, self.clock.now)
 
     @rule()
@@ -168,7 +165,7 @@ class CacheMachine(RuleBasedStateMachine):
         order = [pod.uid for pod in self.cache.cleanup_expired(self.clock.now)]
         assert set(order) == expired
         for uid in order:
-            assert self.naive.expire_pod(Pod.from_dict(pod_object("p", uid=uid)), self.clock.now) is None
+            assert self.naive.expire_pod(make_pod("p", uid=uid), self.clock.now) is None
 
     @rule(node=nodes(), update=st.booleans())
     def set_node(self, node: Node, update: bool) -> None:

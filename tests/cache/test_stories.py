@@ -3,20 +3,20 @@
 import pytest
 
 from schedcache.cache import PROCESS_STORIES, PodNotFoundError, SchedulerCache, Stories, Story
-from schedcache.testing.virtual_clock import VirtualClock
-from tests.cache.support import make_cache, make_node, make_pod
+from schedcache.testing import VirtualClock, make_node, make_pod
+from tests.cache.support import make_cache
 
 
 class TestStories:
     def test_tell_what_happened_to_a_pod_and_why(self):
         clock = VirtualClock(5.0)
         cache = make_cache("n1", "n2", clock=clock)
-        pod = make_pod("a", "n1", version=7)
+        pod = make_pod("a", "n1", resource_version=7)
         cache.assume_pod(pod, cause="attempt 3")
         clock.advance(1)
         cache.finish_binding(pod)
-        cache.add_pod(make_pod("a", "n2", version=8))
-        cache.remove_pod(make_pod("a", "n2", version=9))
+        cache.add_pod(make_pod("a", "n2", resource_version=8))
+        cache.remove_pod(make_pod("a", "n2", resource_version=9))
         told = [(s.time, s.operation, s.node, s.cause) for s in cache.stories.of(uid="uid-a")]
         assert told == [
             (5.0, "assume_pod", "n1", "attempt 3"),
@@ -29,9 +29,9 @@ class TestStories:
         cache = make_cache()
         pod = make_pod("a", "n1")
         cache.add_pod(pod)
-        cache.add_node(make_node("n1", version=4))
-        cache.update_node(None, make_node("n1", version=5))
-        cache.remove_node(make_node("n1", version=6))
+        cache.add_node(make_node("n1", resource_version=4))
+        cache.update_node(None, make_node("n1", resource_version=5))
+        cache.remove_node(make_node("n1", resource_version=6))
         cache.remove_pod(pod)
         cache.add_node(make_node("n2"))
         stories = list(cache.stories.of(node="n1"))
@@ -47,15 +47,15 @@ class TestStories:
         clock = VirtualClock(5.0)
         cache = make_cache("n1", clock=clock)
         for name in ("expires", "is cleaned up", "is forgotten"):
-            cache.assume_pod(make_pod(name, "n1", version=3))
+            cache.assume_pod(make_pod(name, "n1", resource_version=3))
             cache.finish_binding(make_pod(name, "n1"), cause="attempt 1")
         cache.forget_pod(make_pod("is forgotten", "n1"), cause="no room")
         clock.advance(31)
         cache.expire_pod(make_pod("expires", "n1"), cause="gone")
         cache.cleanup_expired(clock.now)
-        cache.add_pod(make_pod("a", "n1", version=4), cause="list")
-        cache.update_pod(make_pod("a", "n1"), make_pod("a", "n1", version=6))
-        cache.remove_pod(make_pod("a", "n1", version=7), cause="relist")
+        cache.add_pod(make_pod("a", "n1", resource_version=4), cause="list")
+        cache.update_pod(make_pod("a", "n1"), make_pod("a", "n1", resource_version=6))
+        cache.remove_pod(make_pod("a", "n1", resource_version=7), cause="relist")
         told = [(s.operation, s.uid, s.cause) for s in cache.stories.of()][1:]
         assert told == [
             ("assume_pod", "uid-expires", "3"),
@@ -86,8 +86,10 @@ class TestStories:
     def test_tell_two_pods_of_one_name_apart(self):
         cache = make_cache("n1", "n2")
         cache.add_pod(make_pod("web", "n1", uid="u1"))
-        cache.update_pod(make_pod("web", "n1", uid="u1"), make_pod("web", "n2", uid="u2", version=8))
-        cache.update_pod(make_pod("web", "n2", uid="u2"), make_pod("web", "n1", uid="u3", version=9), cause="replaced")
+        cache.update_pod(make_pod("web", "n1", uid="u1"), make_pod("web", "n2", uid="u2", resource_version=8))
+        cache.update_pod(
+            make_pod("web", "n2", uid="u2"), make_pod("web", "n1", uid="u3", resource_version=9), cause="replaced"
+        )
         told = [(s.operation, s.uid, s.node, s.cause) for s in cache.stories.of()][-4:]
         assert told == [
             ("remove_pod", "u1", "n1", "8"),

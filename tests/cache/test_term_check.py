@@ -7,8 +7,8 @@ from schedcache.cache.terms import Owned, OwnedTerm, Ownership, PodTerm
 from schedcache.cache.terms.files import ShapeFile
 from schedcache.cache.terms.term import Placed
 from schedcache.model import LabelSelector, Pod, Requirement
-from schedcache.testing.builders import pod_object
-from tests.cache.support import make_cache, make_pod, updated
+from schedcache.testing import as_stored, make_pod, pod_manifest
+from tests.cache.support import make_cache, updated
 
 IN_A, IN_B = (Requirement("app", "In", (name,)) for name in ("a", "b"))
 A, B = LabelSelector((IN_A,)), LabelSelector((IN_B,))
@@ -23,13 +23,13 @@ ASKED = make_pod("asked", labels={"app": "x"}).shape
 def index():
     """Pods a (two, one of them terminating) and b (in another namespace), which own a term each, and four terms asked for."""
     cache = make_cache("n1", "n2")
-    obj = pod_object("a2", "n1", labels={"app": "a"}, anti_affinity={"app": "x"})
+    obj = as_stored(pod_manifest("a2", "n1", labels={"app": "a"}, anti_affinity={"app": "x"}))
     obj["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     everything = {"topologyKey": "zone", "labelSelector": {}, "namespaceSelector": {}}
     cache.add_pod(make_pod("a1", "n1", labels={"app": "a"}, anti_affinity={"app": "x"}))
     cache.add_pod(Pod.from_dict(obj))
     spec = {"affinity": {"podAntiAffinity": {REQUIRED: [everything]}}}
-    cache.add_pod(make_pod("b", "n2", namespace="far", labels={"app": "b"}, spec=spec))
+    cache.add_pod(make_pod("b", "n2", namespace="far", labels={"app": "b"}, **spec))
     snapshot = updated(cache)
     found = snapshot.term_index
     for term in (EVERY_A, LIVE_A, ALL, FAR_B):
@@ -334,7 +334,7 @@ def test_a_term_is_told_with_all_it_asks_for(index):
 def test_what_is_remembered_goes_by_the_labels_of_the_namespace():
     cache = make_cache("n1")
     about_teams = {"topologyKey": "zone", "labelSelector": {}, "namespaceSelector": {"matchLabels": {"team": "x"}}}
-    cache.add_pod(make_pod("p", "n1", spec={"affinity": {"podAntiAffinity": {REQUIRED: [about_teams]}}}))
+    cache.add_pod(make_pod("p", "n1", affinity={"podAntiAffinity": {REQUIRED: [about_teams]}}))
     index = updated(cache).term_index
     shape = make_pod("q", namespace="other").shape
     assert len(index.owned_by_others(shape, {"team": "x"})) == 1

@@ -10,14 +10,14 @@ from schedcache.cache import TermIndex
 from schedcache.cache.terms import Ownership, PodTerm, owned_terms
 from schedcache.cache.terms.row_counts import RowCounts
 from schedcache.model import LabelSelector, Pod, Requirement
-from schedcache.testing.builders import pod_object
-from tests.cache.support import make_cache, make_pod, updated
+from schedcache.testing import as_stored, make_pod, pod_manifest
+from tests.cache.support import make_cache, updated
 
 APPS = [LabelSelector((Requirement("app", "In", (name,)),)) for name in ("a", "b")]
 
 
 def terminating(name, node, **more):
-    obj = pod_object(name, node, **more)
+    obj = as_stored(pod_manifest(name, node, **more))
     obj["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     return Pod.from_dict(obj)
 
@@ -156,7 +156,7 @@ class TestOwnedTerms:
         term = {"topologyKey": "z", "labelSelector": {}, "namespaceSelector": {"matchLabels": {"team": "data"}}}
         spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
         cache = make_cache("n1")
-        cache.add_pod(make_pod("o", "n1", spec=spec))
+        cache.add_pod(make_pod("o", "n1", **spec))
         index = updated(cache).term_index
         shape = make_pod("asked", namespace="ns").shape
         first = index.owned_by_others(shape, {"team": "data"})

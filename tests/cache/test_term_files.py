@@ -8,7 +8,8 @@ from schedcache.cache import Snapshot, TermIndex
 from schedcache.cache.terms import PodTerm
 from schedcache.cache.terms.files import ShapeFile, TermFile
 from schedcache.model import LabelSelector, Requirement
-from tests.cache.support import make_cache, make_node, make_pod, updated
+from schedcache.testing import make_node, make_pod
+from tests.cache.support import make_cache, updated
 
 
 def asking(*requirements):

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from schedcache.cache import AlreadyCachedError, SchedulerCache, Snapshot, Stories, UnknownNodeError
-from tests.cache.support import make_node, make_pod
+from schedcache.testing import make_node, make_pod
 
 NODES = [f"n{i}" for i in range(8)]
 ROUNDS = 150
@@ -42,7 +42,7 @@ def schedule(cache, worker):
 def churn(cache, worker):
     chance = random.Random(worker)
     for i in range(ROUNDS):
-        node = make_node(chance.choice(NODES), version=i, images=[(["a"], 1)])
+        node = make_node(chance.choice(NODES), resource_version=i, images=[(["a"], 1)])
         try:
             chance.choice([cache.add_node, cache.remove_node])(node)
         except UnknownNodeError:

@@ -7,8 +7,9 @@ import pytest
 from schedcache.cache import CacheCorruptedError, ClusterObjects, SchedulerCache, Snapshot, Stories
 from schedcache.cache.checks.validation import check_snapshot
 from schedcache.model.objects import Service
+from schedcache.testing import make_node, make_pod
 from tests.cache.damage import CACHE_DAMAGE, SNAPSHOT_DAMAGE, furnished, row_of_n1
-from tests.cache.support import make_cache, make_node, make_pod, updated
+from tests.cache.support import make_cache, updated
 
 
 def test_a_sound_cache_passes():

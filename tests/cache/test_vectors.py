@@ -15,7 +15,7 @@ import pytest
 
 from schedcache.cache import CacheError, NodeInfo, SchedulerCache, Snapshot, Stories
 from schedcache.model import Node, Pod, Resource
-from schedcache.testing.virtual_clock import VirtualClock
+from schedcache.testing import VirtualClock
 
 VECTORS = Path(__file__).parent / "vectors"
 

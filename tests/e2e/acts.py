@@ -45,12 +45,12 @@ async def heartbeat(cluster: Cluster) -> JSONObject:
     return await cluster.replace(f"{NODE}/status", node)
 
 
-def placed(name: str, labels: dict[str, str] | None = None, spec: JSONObject | None = None, **fields: Any) -> Act:
+def placed(name: str, labels: dict[str, str] | None = None, **fields: Any) -> Act:
     """A pod of somebody else on the node."""
-    fields = {"labels": labels, "spec": {"nodeName": "node-0", **(spec or {})}, **fields}
 
     async def act(cluster: Cluster) -> JSONObject:
-        return (await cluster.make_pods(1, name=name, scheduler_name="default-scheduler", **fields))[0]
+        fields["scheduler_name"] = "default-scheduler"
+        return (await cluster.make_pods(1, name=name, node="node-0", labels=labels, **fields))[0]
 
     return act
 

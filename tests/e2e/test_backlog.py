@@ -29,7 +29,7 @@ async def backlog(cluster, scheduler):
     """The pods, each of which was tried once and waits."""
     # The API server taints a new node as not ready: pods that do not mind see one change of the cluster and not two.
     patient = {"tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]}
-    await cluster.make_pods(PODS, requests={"cpu": "100m", "memory": "64Mi"}, spec=patient)
+    await cluster.make_pods(PODS, requests={"cpu": "100m", "memory": "64Mi"}, **patient)
 
     async def all_wait():
         return (await figures(scheduler)).of("scheduler_pending_pods", queue="unschedulable") == PODS

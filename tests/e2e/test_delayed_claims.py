@@ -22,7 +22,7 @@ async def test_it_is_refused_with_a_reason_and_bound_once_the_claim_is(cluster):
     await claim("data", class_name="late")(cluster)
     async with scheduler(cluster.kubeconfig) as program:
         volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
-        await cluster.make_pods(1, name="waits", spec={"volumes": volumes})
+        await cluster.make_pods(1, name="waits", volumes=volumes)
         entry = await until_in(program, "unschedulable", "waits")
         assert entry.unschedulable_plugins == {"VolumeBinding"}
 

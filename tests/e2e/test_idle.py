@@ -29,7 +29,7 @@ async def test_an_idle_scheduler_uses_no_cpu(cluster, tmp_path):
     async with SchedulerProcess(cluster.kubeconfig, tmp_path / "log") as scheduler:
         await cluster.make_pods(200, requests={"cpu": "100m"})
         await cluster.make_pods(50, name="big-{}", requests={"cpu": "64"})
-        await cluster.make_pods(5, name="gated-{}", spec={"schedulingGates": [{"name": "example.com/hold"}]})
+        await cluster.make_pods(5, name="gated-{}", schedulingGates=[{"name": "example.com/hold"}])
         await cluster.wait_until_bound(200)
         await asyncio.sleep(5)
         before = await figures(scheduler)

@@ -120,8 +120,8 @@ class TestGatedPods:
     GATES = ("example.com/quota", "example.com/license")
 
     async def gated(self, cluster, program, name="held"):
-        spec = {"schedulingGates": [{"name": gate} for gate in self.GATES]}
-        await cluster.make_pods(1, name=name, requests={"cpu": "1"}, spec=spec)
+        gates = [{"name": gate} for gate in self.GATES]
+        await cluster.make_pods(1, name=name, requests={"cpu": "1"}, schedulingGates=gates)
         return await until_in(program, "gated", name)
 
     async def leave(self, cluster, *gates):

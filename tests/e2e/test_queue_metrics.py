@@ -43,10 +43,10 @@ async def test_pods_are_counted_where_they_wait_and_by_what_brought_them(cluster
     async with FaultProxy(cluster.control_plane) as proxy:
         refused = proxy.add(Answer(403), method="POST", path=r"/refused/binding$")
         async with SchedulerProcess(proxy.kubeconfig, tmp_path / "log") as process:
-            await cluster.make_pods(1, name="fits", requests={"cpu": "1"}, spec=tolerant)
-            await cluster.make_pods(1, name="big", requests={"cpu": "4"}, spec=tolerant)
+            await cluster.make_pods(1, name="fits", requests={"cpu": "1"}, **tolerant)
+            await cluster.make_pods(1, name="big", requests={"cpu": "4"}, **tolerant)
             await cluster.make_pods(1, name="shy")
-            await cluster.make_pods(1, name="held", spec={"schedulingGates": [{"name": "example.com/hold"}]})
+            await cluster.make_pods(1, name="held", schedulingGates=[{"name": "example.com/hold"}])
             await cluster.wait_until_bound(1)
             found = await until_pending(process, 0, 0, 2, 1)
             assert found.types["scheduler_pending_pods"] == "gauge"
@@ -61,7 +61,7 @@ async def test_pods_are_counted_where_they_wait_and_by_what_brought_them(cluster
             assert 0 < found.of(AGE) <= time.monotonic() - started
             assert found.of("scheduler_inflight_events", event="PodPopped") == 0
 
-            await cluster.make_pods(1, name="refused", spec=tolerant)
+            await cluster.make_pods(1, name="refused", **tolerant)
             found = await until_pending(process, 0, 1, 2, 1)
             assert found.of(INCOMING, queue="backoff", event="ScheduleAttemptFailure") == refused.hits
             refused.remove()

@@ -53,17 +53,15 @@ class Waking:
 
 
 def using(*claims: str) -> dict[str, Any]:
-    return {"spec": {"volumes": [{"name": c, "persistentVolumeClaim": {"claimName": c}} for c in claims]}}
+    return {"claims": claims}
 
 
 def affine(kind: str, app: str, **more: Any) -> dict[str, Any]:
     """A pod with one required term about pods of the app on the same node."""
     term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": HOST, **more}
-    return {"spec": {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}}
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
 
-PORT_80 = {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80, "hostPort": 80}]}]}
-PORT_81 = {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 81, "hostPort": 81}]}]}
 SPREAD = {
     "maxSkew": 1,
     "topologyKey": ZONE,
@@ -130,7 +128,7 @@ NODES_AND_ROOM = (
         name="node label added",
         rejected_by="NodeAffinity",
         node={},
-        pod={"spec": {"nodeSelector": {"disk": "ssd"}}},
+        pod={"nodeSelector": {"disk": "ssd"}},
         helps=label({"disk": "ssd"}),
         unrelated=(label({"disk": "hdd"}), taint("x"), taint(), grow(cpu="8"), placed("guest")),
     ),
@@ -147,8 +145,8 @@ NODES_AND_ROOM = (
         name="pod deleted, host port",
         rejected_by="NodePorts",
         node={},
-        prepare=[placed("tenant", spec=PORT_80), placed("other", spec=PORT_81)],
-        pod={"spec": PORT_80},
+        prepare=[placed("tenant", host_ports=[80]), placed("other", host_ports=[81])],
+        pod={"host_ports": [80]},
         helps=delete(f"{PODS}/tenant"),
         unrelated=(delete(f"{PODS}/other"), RELABELLED, grow(cpu="8")),
     ),
@@ -198,7 +196,7 @@ OTHER_PODS = (
             arrive("full", zones=("b",), capacity={"pods": "0"}),
             placed("web-0", {"app": "web"}),
         ],
-        pod={"labels": {"app": "web"}, "spec": {"topologySpreadConstraints": [SPREAD]}},
+        pod={"labels": {"app": "web"}, "topologySpreadConstraints": [SPREAD]},
         helps=delete(f"{PODS}/web-0"),
         unrelated=(placed("db", {"app": "db"}), heartbeat, namespace("x")),
     ),

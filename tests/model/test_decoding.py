@@ -7,15 +7,15 @@ import pytest
 
 from schedcache.model import ContainerImage, MalformedObjectError, Node, OwnerRef, Pod, Taint, Toleration, Volume
 from schedcache.model.kinds import CLUSTER_OBJECTS
-from schedcache.testing.builders import node_object, pod_object
+from schedcache.testing import as_stored, make_pod, node_manifest, pod_manifest
 
 
 def make(**spec):
-    return Pod.from_dict(pod_object("p", spec=spec))
+    return Pod.from_dict(pod_manifest("p", **spec))
 
 
 def test_json_and_python_values_give_the_same():
-    obj = pod_object("p", "n1", requests={"cpu": "1"}, host_ports=[80], claims=["c"], labels={"a": "b"})
+    obj = as_stored(pod_manifest("p", "n1", requests={"cpu": "1"}, host_ports=[80], claims=["c"], labels={"a": "b"}))
     first, second = Pod.from_dict(obj), Pod.from_json(json.dumps(obj).encode())
     for field in Pod.__struct_fields__:
         assert getattr(first, field) == getattr(second, field), field
@@ -24,16 +24,16 @@ def test_json_and_python_values_give_the_same():
 
 class TestSharing:
     def test_pods_of_one_template_share_their_shape(self):
-        first = Pod.from_dict(pod_object("a", "n1", requests={"cpu": "1"}, labels={"x": "y"}, claims=["c1"]))
-        second = Pod.from_dict(pod_object("b", "n2", requests={"cpu": "1"}, labels={"x": "y"}, claims=["c2"]))
+        first = make_pod("a", "n1", requests={"cpu": "1"}, labels={"x": "y"}, claims=["c1"])
+        second = make_pod("b", "n2", requests={"cpu": "1"}, labels={"x": "y"}, claims=["c2"])
         assert first.shape is second.shape
         assert first.requests is second.requests
         assert (first.node_name, second.node_name) == ("n1", "n2")
         assert [v.claim_name for pod in (first, second) for v in pod.volumes] == ["c1", "c2"]
 
     def test_specs_are_shared_across_labels_and_namespaces(self):
-        first = Pod.from_dict(pod_object("a", labels={"x": "1"}))
-        second = Pod.from_dict(pod_object("a", labels={"x": "2"}, namespace="other"))
+        first = make_pod("a", labels={"x": "1"})
+        second = make_pod("a", labels={"x": "2"}, namespace="other")
         assert first.shape is not second.shape
         assert first.spec is second.spec
         assert (second.namespace, second.labels) == ("other", {"x": "2"})
@@ -44,7 +44,7 @@ class TestSharing:
     def test_a_shape_goes_with_its_last_pod(self):
         from schedcache.model.pod_decode import _shapes  # noqa: PLC0415  the table is no one else's business
 
-        pod = Pod.from_dict(pod_object("a", labels={"only": "here"}))
+        pod = make_pod("a", labels={"only": "here"})
         key = next(k for k, v in _shapes.items() if v is pod.shape)
         del pod
         gc.collect()
@@ -135,7 +135,7 @@ class TestFaults:
     def test_in_overhead_and_status(self):
         with pytest.raises(MalformedObjectError, match=r"spec\.overhead\.cpu: '1x'"):
             make(overhead={"cpu": "1x"})
-        obj = pod_object("p", requests={"cpu": "1"})
+        obj = as_stored(pod_manifest("p", requests={"cpu": "1"}))
         obj["status"] = {"containerStatuses": [{"name": "main", "allocatedResources": {"cpu": "?"}}]}
         with pytest.raises(MalformedObjectError, match=r"status\.containerStatuses\[\]\.allocatedResources\.cpu"):
             Pod.from_dict(obj)
@@ -194,7 +194,7 @@ class TestPod:
         )
 
     def test_owner_is_the_controller(self):
-        obj = pod_object("p")
+        obj = as_stored(pod_manifest("p"))
         obj["metadata"]["ownerReferences"] = [
             {"kind": "Thing", "name": "t", "uid": "1"},
             {"kind": "ReplicaSet", "name": "r", "uid": "2", "controller": True},
@@ -202,7 +202,7 @@ class TestPod:
         assert Pod.from_dict(obj).owner == OwnerRef("ReplicaSet", "r", "2")
 
     def test_conditions_and_phases(self):
-        obj = pod_object("p", phase="Succeeded")
+        obj = as_stored(pod_manifest("p", phase="Succeeded"))
         obj["status"]["conditions"] = [
             {"type": "Ready", "status": "True"},
             {
@@ -218,11 +218,11 @@ class TestPod:
         assert pod.condition("PodScheduled").reason == "Unschedulable"
         assert pod.condition("PodScheduled").observed_generation == 3
         assert pod.condition("Ready") is None
-        assert Pod.from_dict(pod_object("p", phase="Failed")).finished
-        assert not Pod.from_dict(pod_object("p", phase="Running")).finished
+        assert make_pod("p", phase="Failed").finished
+        assert not make_pod("p", phase="Running").finished
 
     def test_placed_is_the_same_pod_elsewhere(self):
-        pod = Pod.from_dict(pod_object("p", namespace="ns"))
+        pod = make_pod("p", namespace="ns")
         placed = pod.with_node("n1")
         assert (placed.node_name, placed.uid, placed.full_name, pod.node_name) == ("n1", pod.uid, "ns/p", "")
         assert placed.shape is pod.shape
@@ -243,12 +243,14 @@ class TestPod:
 
 class TestNode:
     def test_is_read_with_all_its_parts(self):
-        obj = node_object(
-            "n1",
-            zone="z",
-            allocatable={"cpu": "3500m", "x.io/y": "2", "odd": "1"},
-            taints=[{"key": "k", "value": "v", "effect": "NoExecute"}, {"key": "w"}],
-            unschedulable=True,
+        obj = as_stored(
+            node_manifest(
+                "n1",
+                zone="z",
+                capacity={"cpu": "3500m", "x.io/y": "2", "odd": "1"},
+                taints=[{"key": "k", "value": "v", "effect": "NoExecute"}, {"key": "w"}],
+                unschedulable=True,
+            )
         )
         obj["metadata"]["annotations"] = {"a": "b"}
         obj["status"]["declaredFeatures"] = ["F"]
@@ -263,7 +265,8 @@ class TestNode:
 
     def test_image_names_are_one_text_for_all_nodes(self):
         first, second = (
-            Node.from_json(json.dumps(node_object(n, images=[(["registry.example/a:1"], 5)])).encode()) for n in "ab"
+            Node.from_json(json.dumps(as_stored(node_manifest(n, images=[(["registry.example/a:1"], 5)]))).encode())
+            for n in "ab"
         )
         assert first.images[0].names[0] is second.images[0].names[0]
 

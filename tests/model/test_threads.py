@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from schedcache.model import Pod
-from schedcache.testing.builders import pod_object
+from schedcache.testing import pod_manifest
 
 THREADS = 4
 ROUNDS = 2000
@@ -25,7 +25,7 @@ def switching_often():
 
 def raw(number, **status):
     """A pod with a spec and a shape that nobody has seen yet, if it is the first of its number."""
-    obj = pod_object("p", requests={"cpu": f"{number + 1}m"}, labels={"round": str(number)})
+    obj = pod_manifest("p", uid="u", requests={"cpu": f"{number + 1}m"}, labels={"round": str(number)})
     return json.dumps({**obj, "status": status}).encode()
 
 

@@ -16,27 +16,21 @@ from schedcache.cache import (
 from schedcache.kube.http.credentials import load_credentials
 from schedcache.kube.http.transport import Transport
 from schedcache.kube.watch.reflector import Reflector
-from schedcache.model import Node, Pod
 from schedcache.scheduling import make_cache_sink
-from schedcache.testing import wait_until
-from schedcache.testing.builders import node_object, pod_object
+from schedcache.testing import make_node, make_pod, wait_until
 
 NODES = tuple(f"n{number}" for number in range(6))
 
 
-def node(name):
-    return Node.from_dict(node_object(name))
-
-
 def pod(name, node_name="", **fields):
-    return Pod.from_dict(pod_object(name, node_name, requests={"cpu": "1"}, **fields))
+    return make_pod(name, node_name, cpu="1", **fields)
 
 
 @pytest.fixture
 def cache():
     made = SchedulerCache(clock=lambda: 0.0)
     for name in NODES:
-        made.add_node(node(name))
+        made.add_node(make_node(name))
     return made
 
 
@@ -54,7 +48,7 @@ def test_an_object_without_uid_is_counted_nowhere(cache):
     with pytest.raises(NoUIDError):
         cache.update_pod(nameless, nameless)
     with pytest.raises(NoUIDError):
-        Snapshot.build([nameless], [node("n0")])
+        Snapshot.build([nameless], [make_node("n0")])
     with pytest.raises(CacheCorruptedError) as told:
         make_cache_sink(cache).on_add("Pod", nameless)
     assert told.value.__context__.kind == "no_uid"
@@ -68,7 +62,7 @@ def test_what_is_not_forgotten_shows_and_lasts(cache):
     cache.assume_pod(waiting.with_node("n0"))
     assert cache.expired_pods(1e9) == []
     assert cache.cleanup_expired(1e9) == []
-    sink.on_rebuild({"Pod": [waiting], "Node": [node(name) for name in NODES]})
+    sink.on_rebuild({"Pod": [waiting], "Node": [make_node(name) for name in NODES]})
     assert list(cache.assumed_pods) == [waiting.uid]
     assert cache.dump().nodes["n0"].requested.milli_cpu == 1000
     sink.on_delete("Pod", waiting, missed=False)
@@ -80,7 +74,7 @@ def test_an_assumption_does_not_outlive_its_pod_over_a_rebuild(cache):
     sink, waiting = make_cache_sink(cache), pod("p")
     sink.on_add("Pod", waiting)
     cache.assume_pod(waiting.with_node("n0"))
-    sink.on_rebuild({"Pod": [], "Node": [node(name) for name in NODES]})
+    sink.on_rebuild({"Pod": [], "Node": [make_node(name) for name in NODES]})
     assert cache.pod_count() == 0
 
 
@@ -141,7 +135,7 @@ def test_what_happens_between_the_pieces_is_not_in_them(cache):
     snapshot = Snapshot()
     pieces = half_updated(cache, snapshot)
     cache.add_pod(pod("later", "n5"))
-    cache.remove_node(node("n4"))
+    cache.remove_node(make_node("n4"))
     for _ in pieces:
         pass
     assert used(snapshot) == [1000] * 6
@@ -163,7 +157,7 @@ def test_an_iterator_taken_up_again_too_late_is_refused(cache, node_goes):
     pieces = half_updated(cache, snapshot)
     cache.add_pod(pod("later", "n5"))
     if node_goes:
-        cache.remove_node(node("n4"))
+        cache.remove_node(make_node("n4"))
     cache.update_snapshot(snapshot)
     with pytest.raises(SnapshotInUseError, match="another update"):
         list(pieces)
@@ -201,7 +195,7 @@ def test_what_a_snapshot_shows_does_not_change(cache):
 def test_a_snapshot_of_another_cache_or_of_before_a_reset_takes_everything_anew(cache):
     snapshot, other = Snapshot(), SchedulerCache()
     cache.update_snapshot(snapshot)
-    other.add_node(node("alone"))
+    other.add_node(make_node("alone"))
     other.update_snapshot(snapshot)
     assert list(snapshot.node_info_map) == ["alone"]
     other.reset()
@@ -213,7 +207,7 @@ def test_a_snapshot_of_another_cache_or_of_before_a_reset_takes_everything_anew(
 
 
 def test_what_is_assumed_in_a_snapshot_ends_with_the_next_update_or_not_at_all(cache):
-    kept, built = Snapshot(), Snapshot.build([], [node("n0")])
+    kept, built = Snapshot(), Snapshot.build([], [make_node("n0")])
     cache.update_snapshot(kept)
     for snapshot in (kept, built):
         snapshot.assume(pod("p", "n0"))

@@ -11,9 +11,8 @@ from pathlib import Path
 import kopf
 import pytest
 
-from schedcache.model import Node, Pod
 from schedcache.ports import NotFoundError, OutcomeUnknownError
-from schedcache.testing.builders import node_object, pod_object
+from schedcache.testing import make_node, make_pod
 
 FILE = Path(__file__).parents[2] / "examples" / "kopf-operator" / "room_for_more.py"
 CPU = "0/2 nodes are available: 2 Insufficient cpu."
@@ -37,7 +36,7 @@ def example():
 def room(example):
     made = example.RoomForMore()
     for name in ("a", "b"):
-        made.sink.on_add("Node", Node.from_dict(node_object(name)))
+        made.sink.on_add("Node", make_node(name))
     return made
 
 
@@ -77,11 +76,10 @@ def test_what_is_no_number_of_replicas_is_said_to_be_none(example, room, ask):
 
 
 def test_room_that_is_promised_to_a_preempting_pod_is_not_given_away(example, room):
-    promised = pod_object("urgent", requests={"cpu": "3"}, spec={"priority": 1000})
-    promised["status"]["nominatedNodeName"] = "a"
-    room.sink.on_add("Pod", Pod.from_dict(promised))
+    promised = make_pod("urgent", cpu="3", nominated="a", priority=1000)
+    room.sink.on_add("Pod", promised)
     assert answer(example, room) == ("5", CPU)
-    room.sink.on_delete("Pod", Pod.from_dict(promised), missed=False)
+    room.sink.on_delete("Pod", promised, missed=False)
     assert answer(example, room) == ("8", CPU)
 
 

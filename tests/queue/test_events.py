@@ -8,6 +8,7 @@ from schedcache.queue.events import is_wildcard, node_update_events, pod_update_
 from tests.queue.support import make_node, make_pod
 
 READY = {"type": "Ready", "status": "True"}
+OTHER = {"type": "X", "status": "True"}
 
 
 def labels(events):
@@ -18,21 +19,21 @@ def labels(events):
     ("old", "new", "events"),
     [
         ({}, {}, []),
-        ({"resourceVersion": "1"}, {"resourceVersion": "2"}, []),
+        ({"resource_version": "1"}, {"resource_version": "2"}, []),
         (
-            {"conditions": [{**READY, "lastHeartbeatTime": "2026-01-05T08:00:00Z"}]},
-            {"conditions": [{**READY, "lastHeartbeatTime": "2026-01-05T08:00:10Z"}]},
+            {"status": {"conditions": [{**READY, "lastHeartbeatTime": "2026-01-05T08:00:00Z"}]}},
+            {"status": {"conditions": [{**READY, "lastHeartbeatTime": "2026-01-05T08:00:10Z"}]}},
             [],
         ),
-        ({}, {"images": [{"names": ["a"], "sizeBytes": 1}]}, []),
-        ({"conditions": [READY]}, {"conditions": [{**READY, "status": "False"}]}, ["NodeUpdateNodeCondition"]),
-        ({"conditions": [READY, {"type": "X", "status": "True"}]}, {"conditions": [{"type": "X", "status": "True"}, READY]}, []),
+        ({}, {"images": [(["a"], 1)]}, []),
+        ({"status": {"conditions": [READY]}}, {"status": {"conditions": [{**READY, "status": "False"}]}}, ["NodeUpdateNodeCondition"]),
+        ({"status": {"conditions": [READY, OTHER]}}, {"status": {"conditions": [OTHER, READY]}}, []),
         ({"cpu": "4"}, {"cpu": "4000m"}, []),
         ({"cpu": "4"}, {"cpu": "5"}, ["NodeUpdateNodeAllocatable"]),
         ({"cpu": "5"}, {"cpu": "4"}, ["NodeUpdateNodeAllocatable"]),
         ({}, {"labels": {"a": "b"}}, ["NodeUpdateNodeLabel"]),
         ({}, {"annotations": {"a": "b"}}, ["NodeUpdateNodeAnnotation"]),
-        ({}, {"declaredFeatures": ["F"]}, ["NodeUpdateNodeDeclaredFeature"]),
+        ({}, {"status": {"declaredFeatures": ["F"]}}, ["NodeUpdateNodeDeclaredFeature"]),
         ({}, {"taints": [{"key": "k", "effect": "NoSchedule"}]}, ["NodeUpdateNodeTaint"]),
         ({"unschedulable": True}, {}, ["NodeUpdateNodeTaint"]),
         ({}, {"unschedulable": True}, []),
@@ -50,7 +51,7 @@ def test_node_updates(old, new, events):
 @pytest.mark.parametrize(
     ("old", "new", "actions"),
     [
-        ({}, {"version": 2}, ["Update"]),
+        ({}, {"resource_version": 2}, ["Update"]),
         ({}, {"labels": {"a": "b"}}, ["UpdatePodLabel"]),
         ({"cpu": "2"}, {"cpu": "1"}, ["UpdatePodScaleDown"]),
         ({"cpu": "1"}, {"cpu": "2"}, ["UpdatePodScaleUp"]),
@@ -66,7 +67,7 @@ def test_node_updates(old, new, events):
 )
 @pytest.mark.parametrize(
     ("node", "target", "resource"),
-    [(None, False, "UnscheduledPod"), (None, True, "TargetPod"), ("n1", False, "AssignedPod")],
+    [("", False, "UnscheduledPod"), ("", True, "TargetPod"), ("n1", False, "AssignedPod")],
 )
 def test_pod_updates(old, new, actions, node, target, resource):
     events = pod_update_events(make_pod("p", node=node, **old), make_pod("p", node=node, **new), target=target)
@@ -75,15 +76,14 @@ def test_pod_updates(old, new, actions, node, target, resource):
 
 def test_a_pod_that_grows_in_one_resource_and_shrinks_in_another_is_both():
     def resized(cpu, memory):
-        containers = [{"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory, "example.com/gpu": "1"}}}]
-        return make_pod("p", containers=containers)
+        return make_pod("p", cpu=cpu, memory=memory, requests={"example.com/gpu": "1"})
 
     events = pod_update_events(resized("1", "2Gi"), resized("2", "1Gi"))
     assert labels(events) == ["UnscheduledPodUpdatePodScaleDown", "UnscheduledPodUpdatePodScaleUp"]
 
 
 def asking(requests):
-    return make_pod("p", containers=[{"name": "c", "resources": {"requests": requests}}])
+    return make_pod("p", cpu=None, requests=requests)
 
 
 @pytest.mark.parametrize("resource", ["cpu", "memory", "ephemeral-storage", "example.com/gpu"])

@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from schedcache.queue import EventHint, SchedulingQueue
 from schedcache.queue.events import NODE_ADD, NODE_DELETE
-from schedcache.testing.virtual_clock import VirtualClock
+from schedcache.testing import VirtualClock
 from tests.queue.support import make_node, make_pod, pop, reject
 
 
@@ -222,33 +222,23 @@ def test_registrations_by_scheduler_name():
     gates = {"two": [("Hold", lambda pod: pod.name == "held")]}
     queue = SchedulingQueue(clock=clock, hints=hints, pre_enqueue=gates)
     for name, scheduler in (("a", "one"), ("b", "two"), ("c", "three"), ("held", "two"), ("held", "one")):
-        queue.add(make_pod(name, f"{name}-{scheduler}", schedulerName=scheduler))
-    assert queue.find("ns", "held")[0] == "active"
-    queue.delete(make_pod("held", "held-one"))
-    queue.add(make_pod("held", "held-two", schedulerName="two"))
-    assert queue.find("ns", "held")[0] == "gated"
+        queue.add(make_pod(name, uid=f"{name}-{scheduler}", scheduler_name=scheduler))
+    assert queue.find("default", "held")[0] == "active"
+    queue.delete(make_pod("held", uid="held-one"))
+    queue.add(make_pod("held", uid="held-two", scheduler_name="two"))
+    assert queue.find("default", "held")[0] == "gated"
     for info in [pop(queue) for _ in range(3)]:
         reject(queue, info, "Fit")
     queue.move(NODE_ADD, None, make_node())
     # A profile that nothing is known about must not lose its pods: they are retried upon every event.
     assert sorted(info.pod.name for info in queue.backoff_pods()) == ["a", "c"]
     queue.move(NODE_DELETE, make_node(), None)
-    assert queue.find("ns", "b")[0] == "backoff"
+    assert queue.find("default", "b")[0] == "backoff"
 
 
 def test_pods_with_resized_requests_are_not_judged_by_their_shape():
-    resized = {
-        "metadata": {"namespace": "ns", "name": "resized", "uid": "u"},
-        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
-        "status": {
-            "containerStatuses": [{
-                "name": "c",
-                "allocatedResources": {"cpu": "3"},
-                "resources": {"requests": {"cpu": "3"}},
-            }],
-        },
-    }  # fmt: skip
-    grown = type(make_pod("x")).from_dict(resized)
+    reported = {"name": "main", "allocatedResources": {"cpu": "3"}, "resources": {"requests": {"cpu": "3"}}}
+    grown = make_pod("resized", cpu="1", status={"containerStatuses": [reported]})
     assert grown.requests.resource.milli_cpu == 3000
     hints = [
         EventHint("Node", ("Add",), lambda p, o, n: p.requests.resource.milli_cpu <= 2000, by_shape=True, plugin="Fit")
@@ -284,7 +274,7 @@ def test_metrics_of_a_pod_that_only_the_time_limit_woke():
     info = pop(queue)
     assert info.flushed
     queue.scheduled(info)
-    assert metrics.after_flush == ["default-scheduler"]
+    assert metrics.after_flush == ["schedcache"]
     assert metrics.incoming == [
         ("active", "UnscheduledPodAdd"),
         ("unschedulable", "ScheduleAttemptFailure"),

@@ -20,13 +20,13 @@ from schedcache.queue.events import (
     cluster_event,
     node_update_events,
 )
-from schedcache.testing.virtual_clock import VirtualClock
+from schedcache.testing import VirtualClock
 from tests.queue.support import FIT, Lister, make_node, make_pod, names, pop, reject
 
 
 def test_85726_deletion_and_creation_merged_into_one_update_is_a_new_pod():
     queue = SchedulingQueue(clock=VirtualClock())
-    old, new = make_pod("web-0", "u1"), make_pod("web-0", "u2")
+    old, new = make_pod("web-0", uid="u1"), make_pod("web-0", uid="u2")
     queue.add(old)
     reject(queue, pop(queue))
     queue.add_nominated_pod(old, "n1")
@@ -48,9 +48,9 @@ def test_122444_a_pod_that_leaves_a_node_wakes_those_who_wait_for_its_room(in_fl
         queue.move(ASSIGNED_POD_DELETE, make_pod("forgotten", node="n1"))
     reject(queue, info, "Fit")
     if not in_flight:
-        assert queue.find("ns", "waits")[0] == "unschedulable"
+        assert queue.find("default", "waits")[0] == "unschedulable"
         queue.move(ASSIGNED_POD_DELETE, make_pod("forgotten", node="n1"))
-    assert queue.find("ns", "waits")[0] == "backoff"
+    assert queue.find("default", "waits")[0] == "backoff"
 
 
 def test_118226_update_in_flight_does_not_queue_a_second_copy():
@@ -58,7 +58,7 @@ def test_118226_update_in_flight_does_not_queue_a_second_copy():
     pod = make_pod("p")
     queue.add(pod)
     info = pop(queue)
-    queue.update(pod, make_pod("p", labels={"a": "b"}, version=2))
+    queue.update(pod, make_pod("p", labels={"a": "b"}, resource_version=2))
     assert queue.pop_nowait() is None
     assert queue.in_flight_events() == [("pod", info.popped_uid), ("event", "TargetPodUpdatePodLabel")]
 
@@ -68,7 +68,7 @@ def test_120662_a_pod_added_again_while_in_flight_is_not_tried_twice():
     queue.add(make_pod("p"))
     queue.add(make_pod("q"))
     pop(queue)
-    queue.add(make_pod("p", version=2))
+    queue.add(make_pod("p", resource_version=2))
     assert pop(queue).pod.name == "q"
     assert queue.pop_nowait() is None
 
@@ -98,7 +98,7 @@ def test_127016_a_duplicate_does_not_overwrite_the_marker():
 
 def test_138316_recreation_under_the_same_name_during_a_failing_attempt():
     queue = SchedulingQueue(clock=VirtualClock(), hints=[FIT])
-    old, new = make_pod("web-0", "u1"), make_pod("web-0", "u2")
+    old, new = make_pod("web-0", uid="u1"), make_pod("web-0", uid="u2")
     queue.add(old)
     info = pop(queue)
     queue.delete(old)
@@ -143,8 +143,8 @@ def test_85677_neither_a_bound_pod_nor_a_predecessor_of_the_same_name_is_nominat
     queue = SchedulingQueue(clock=VirtualClock(), pod_lister=lister)
     lister.hold(make_pod("bound", node="n2"))
     queue.add_nominated_pod(make_pod("bound"), "n1")
-    lister.hold(make_pod("web-0", "u2"))
-    queue.add_nominated_pod(make_pod("web-0", "u1"), "n1")
+    lister.hold(make_pod("web-0", uid="u2"))
+    queue.add_nominated_pod(make_pod("web-0", uid="u1"), "n1")
     assert queue.nominated_nodes() == []
 
 
@@ -155,11 +155,11 @@ def test_109437_a_node_whose_taint_goes_later_wakes_the_pod_that_ignored_its_arr
     reject(queue, pop(queue), "TaintToleration")
     tainted = make_node(taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}])
     queue.move(NODE_ADD, None, tainted)
-    assert queue.find("ns", "p")[0] == "unschedulable"
+    assert queue.find("default", "p")[0] == "unschedulable"
     clean = make_node()
     for event in node_update_events(tainted, clean):
         queue.move(event, tainted, clean)
-    assert queue.find("ns", "p")[0] == "backoff"
+    assert queue.find("default", "p")[0] == "backoff"
 
 
 def test_124384_gated_pods_are_not_looked_at_for_events_of_others():
@@ -179,6 +179,10 @@ def test_124384_gated_pods_are_not_looked_at_for_events_of_others():
     assert asked == []
 
 
+def ready(heartbeat):
+    return {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": heartbeat}]}
+
+
 def test_106546_heartbeats_wake_nobody_and_the_small_pod_gets_its_turn():
     clock = VirtualClock()
     queue = SchedulingQueue(clock=clock, hints=[FIT])
@@ -186,7 +190,7 @@ def test_106546_heartbeats_wake_nobody_and_the_small_pod_gets_its_turn():
         queue.add(make_pod(f"hi-{number:02}", cpu="64", priority=1000))
     queue.add(make_pod("low", cpu="1"))
     tried = []
-    node = make_node(conditions=[{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-05T08:00:00Z"}])
+    node = make_node(status=ready("2026-01-05T08:00:00Z"))
     for second in range(1, 60):
         info = queue.pop_nowait()
         if info is not None:
@@ -194,7 +198,7 @@ def test_106546_heartbeats_wake_nobody_and_the_small_pod_gets_its_turn():
             reject(queue, info, "Fit")
         clock.advance(1)
         late = f"2026-01-05T08:00:{second:02}Z"
-        beaten = make_node(conditions=[{"type": "Ready", "status": "True", "lastHeartbeatTime": late}])
+        beaten = make_node(status=ready(late))
         for event in node_update_events(node, beaten):
             queue.move(event, node, beaten)
         queue.flush_backoff_completed()
@@ -253,4 +257,4 @@ def test_141954_a_pod_that_waits_for_a_partner_in_selected_namespaces(namespace,
     metadata = {"namespace": namespace, "name": "db", "uid": "db", "labels": {"app": "db"}}
     partner = Pod.from_dict({"metadata": metadata, "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}})
     queue.move(ASSIGNED_POD_ADD, None, partner)
-    assert queue.find("ns", "w")[0] == ("backoff" if wakes else "unschedulable")
+    assert queue.find("default", "w")[0] == ("backoff" if wakes else "unschedulable")

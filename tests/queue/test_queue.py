@@ -7,7 +7,7 @@ from schedcache.queue import SchedulingQueue
 from schedcache.queue.backoff import Backoff
 from schedcache.queue.events import NODE_ADD
 from schedcache.queue.heap import KeyedHeap
-from schedcache.testing.virtual_clock import VirtualClock
+from schedcache.testing import VirtualClock
 from tests.queue.support import FIT, make_node, make_pod, names, pop, reject
 
 
@@ -34,24 +34,24 @@ def test_an_update_in_the_active_queue_renews_the_order():
     queue = SchedulingQueue(clock=VirtualClock())
     queue.add(make_pod("a"))
     queue.add(make_pod("b"))
-    queue.update(make_pod("b"), make_pod("b", priority=1, version=2))
+    queue.update(make_pod("b"), make_pod("b", priority=1, resource_version=2))
     assert names(queue.active_pods()) == ["b", "a"]
     assert pop(queue).pod.resource_version == "2"
 
 
 def test_a_new_uid_under_a_name_in_backoff_starts_afresh():
     queue = SchedulingQueue(clock=VirtualClock())
-    queue.add(make_pod("p", "u1"))
+    queue.add(make_pod("p", uid="u1"))
     reject(queue, pop(queue))
-    queue.add(make_pod("p", "u2"))
+    queue.add(make_pod("p", uid="u2"))
     assert queue.pending_counts() == {"active": 1, "backoff": 0, "unschedulable": 0, "gated": 0}
     assert pop(queue).pod.uid == "u2"
 
 
 def test_deleting_a_predecessor_leaves_the_successor_alone():
     queue = SchedulingQueue(clock=VirtualClock())
-    queue.add(make_pod("p", "u2"))
-    queue.delete(make_pod("p", "u1"))
+    queue.add(make_pod("p", uid="u2"))
+    queue.delete(make_pod("p", uid="u1"))
     assert names(queue.active_pods()) == ["p"]
 
 
@@ -121,12 +121,12 @@ def test_dump_find_counts_and_ages():
 
     assert queue.pending_counts() == {"active": 1, "backoff": 1, "unschedulable": 1, "gated": 1}
     assert queue.oldest_pending_age() == 3.0
-    assert {name: queue.find("ns", name)[0] for name in ("gated", "erring", "stuck", "waits")} == {
+    assert {name: queue.find("default", name)[0] for name in ("gated", "erring", "stuck", "waits")} == {
         "gated": "gated", "erring": "backoff", "stuck": "unschedulable", "waits": "active",
     }  # fmt: skip
-    assert queue.find("ns", "flying") is None
+    assert queue.find("default", "flying") is None
     assert queue.nominated_pods_for_node("n1") == [flying.pod]
-    profile = "default-scheduler"
+    profile = "schedcache"
     assert queue.unschedulable_reasons() == {("Fit", profile): 1, ("Gang", profile): 1, ("SchedulingGates", profile): 1}
     dump = queue.dump()
     assert dump.active == ("uid-waits",)

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 
 from schedcache.queue import SchedulingQueue
 from schedcache.queue.events import NODE_ADD
-from schedcache.testing.virtual_clock import VirtualClock
+from schedcache.testing import VirtualClock
 from tests.queue.support import FIT, make_node, make_pod, names, pop, reject
 
 
@@ -41,7 +41,7 @@ def test_whatever_it_does_each_pod_is_popped_once_in_each_round(sort_key):
     expected = sorted(f"p{i}" for i in range(40))
     for i in range(40):
         queue.add(make_pod(f"p{i}", labels={"rank": str(i * 7 % 13)}))
-    queue.update(make_pod("p3"), make_pod("p3", version=2, labels={"rank": "4"}))
+    queue.update(make_pod("p3"), make_pod("p3", resource_version=2, labels={"rank": "4"}))
     assert sorted(names(queue.active_pods())) == expected
     infos = [pop(queue) for _ in range(40)]
     assert sorted(names(infos)) == expected

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from schedcache.model import Node, Pod
 from schedcache.queue import EventHint, QueuedPodInfo, SchedulingQueue
 from schedcache.queue.events import ASSIGNED_POD_DELETE, NODE_ADD, node_update_events
-from schedcache.testing.virtual_clock import VirtualClock
+from schedcache.testing import VirtualClock
 from tests.queue.support import Lister, make_node, make_pod
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
@@ -76,14 +76,16 @@ class LittleScheduler(RuleBasedStateMachine):
 
     def _waiting(self, name: str) -> Pod | None:
         """The pod of that name if the scheduler has not placed it."""
-        pod = self.api("ns", name)
+        pod = self.api("default", name)
         if pod is None or pod.node_name or (pod.uid in self.attempts and self.attempts[pod.uid].place == "assumed"):
             return None
         return pod
 
     def create(self, name: str, cpu: int, priority: int, gated: bool) -> None:
         self.uids += 1
-        pod = make_pod(name, f"u{self.uids}", cpu=str(cpu), priority=priority, schedulingGates=GATES if gated else [])
+        pod = make_pod(
+            name, uid=f"u{self.uids}", cpu=str(cpu), priority=priority, schedulingGates=GATES if gated else []
+        )
         self.queue.add(self.api.hold(pod))
 
     @rule(name=st.sampled_from(NAMES), cpu=st.integers(1, 6), open_gate=st.booleans(), label=st.booleans())
@@ -94,14 +96,14 @@ class LittleScheduler(RuleBasedStateMachine):
             gates = [] if open_gate or not old.scheduling_gates else GATES
             labels = {"label": str(self.versions)} if label else dict(old.labels)
             new = make_pod(
-                name, old.uid, cpu=str(cpu), priority=old.priority, schedulingGates=gates, labels=labels,
-                version=self.versions,
+                name, uid=old.uid, cpu=str(cpu), priority=old.priority, schedulingGates=gates, labels=labels,
+                resource_version=self.versions,
             )  # fmt: skip
             self.queue.update(old, self.api.hold(new))
 
     @rule(name=st.sampled_from(NAMES), cpu=st.integers(1, 6), priority=st.integers(0, 2), gated=st.booleans())
     def remove_or_create(self, name: str, cpu: int, priority: int, gated: bool) -> None:
-        pod = self.api("ns", name)
+        pod = self.api("default", name)
         if pod is None:
             self.create(name, cpu, priority, gated)
             return
@@ -171,7 +173,7 @@ class LittleScheduler(RuleBasedStateMachine):
     def _fail(self, attempt: Attempt, how: str) -> None:
         info, uid = attempt.info, attempt.info.popped_uid
         del self.attempts[uid]
-        newest = self.api("ns", info.pod.name)
+        newest = self.api("default", info.pod.name)
         if newest is None or newest.uid != uid:
             self.queue.done(uid)
             return
@@ -201,7 +203,7 @@ class LittleScheduler(RuleBasedStateMachine):
         attempt = self._attempt(data, "assumed")
         uid = attempt.info.popped_uid
         del self.attempts[uid]
-        held = self.api("ns", attempt.info.pod.name)
+        held = self.api("default", attempt.info.pod.name)
         if held is not None and held.uid == uid:
             self.bound.add(uid)
             self.api.hold(held.with_node("n1"))
@@ -209,7 +211,7 @@ class LittleScheduler(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), node=st.sampled_from(["n1", "n2", "", None]), activate=st.booleans())
     def preempt_for(self, name: str, node: str | None, activate: bool) -> None:
-        pod = self.api("ns", name)
+        pod = self.api("default", name)
         if pod is not None:
             self.queue.add_nominated_pod(pod, node)
         if activate and (waiting := self._waiting(name)) is not None:

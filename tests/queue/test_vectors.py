@@ -14,7 +14,7 @@ import pytest
 
 from schedcache.model import Node, Pod
 from schedcache.queue import QueuedPodInfo, QueueDump, QueueError, SchedulingQueue
-from schedcache.testing.virtual_clock import VirtualClock
+from schedcache.testing import VirtualClock
 from tests.queue.support import Lister
 
 VECTORS = Path(__file__).parent / "vectors"

@@ -6,7 +6,7 @@ import pytest
 
 from schedcache.queue import SchedulingQueue
 from schedcache.queue.events import NODE_ADD
-from schedcache.testing.virtual_clock import VirtualClock
+from schedcache.testing import VirtualClock
 from tests.queue.support import FIT, make_node, make_pod, names, pop, reject
 
 

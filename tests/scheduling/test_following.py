@@ -5,19 +5,11 @@ from collections import Counter
 import pytest
 
 from schedcache.cache import CacheCorruptedError, ClusterObjects, SchedulerCache
-from schedcache.model import MalformedObjectError, Node, Pod
+from schedcache.model import MalformedObjectError
 from schedcache.model.objects import Namespace
 from schedcache.ports import NoMetrics
 from schedcache.scheduling import PodStore, make_cache_sink
-from schedcache.testing.builders import node_object, pod_object
-
-
-def pod(name, node="", **fields):
-    return Pod.from_dict(pod_object(name, node, **fields))
-
-
-def node(name, **fields):
-    return Node.from_dict(node_object(name, **fields))
+from schedcache.testing import make_node, make_pod
 
 
 class World:
@@ -36,13 +28,13 @@ class World:
 @pytest.fixture
 def world():
     made = World()
-    made.sink.on_add("Node", node("a"))
-    made.sink.on_add("Node", node("b"))
+    made.sink.on_add("Node", make_node("a"))
+    made.sink.on_add("Node", make_node("b"))
     return made
 
 
 def test_pods_count_from_their_binding_to_their_end(world):
-    waiting, bound = pod("p"), pod("p", "a", version=2)
+    waiting, bound = make_pod("p"), make_pod("p", "a", resource_version=2)
     world.sink.on_add("Pod", waiting)
     assert world.counted() == {"a": [], "b": []}
     world.sink.on_update("Pod", waiting, bound)
@@ -53,30 +45,30 @@ def test_pods_count_from_their_binding_to_their_end(world):
 
 
 def test_a_pod_of_our_own_name_is_not_queued_but_held(world):
-    world.sink.on_add("Pod", pod("p", spec={"schedulerName": "schedcache"}))
+    world.sink.on_add("Pod", make_pod("p", schedulerName="schedcache"))
     assert [held.name for held in world.pods.values()] == ["p"]
     assert world.cache.pod_count() == 0
 
 
 def test_what_is_assumed_is_confirmed_by_its_event(world):
-    waiting = pod("p")
+    waiting = make_pod("p")
     world.sink.on_add("Pod", waiting)
     world.cache.assume_pod(waiting.with_node("a"))
-    world.sink.on_update("Pod", waiting, pod("p", "a", version=2))
+    world.sink.on_update("Pod", waiting, make_pod("p", "a", resource_version=2))
     assert world.counted() == {"a": ["p"], "b": []}
     assert world.cache.assumed_pods == {}
 
 
 def test_what_is_assumed_moves_where_somebody_else_bound_it(world):
-    waiting = pod("p")
+    waiting = make_pod("p")
     world.sink.on_add("Pod", waiting)
     world.cache.assume_pod(waiting.with_node("a"))
-    world.sink.on_update("Pod", waiting, pod("p", "b", version=2))
+    world.sink.on_update("Pod", waiting, make_pod("p", "b", resource_version=2))
     assert world.counted() == {"a": [], "b": ["p"]}
 
 
 def test_what_is_assumed_goes_with_its_pod(world):
-    waiting = pod("p")
+    waiting = make_pod("p")
     world.sink.on_add("Pod", waiting)
     world.cache.assume_pod(waiting.with_node("a"))
     world.sink.on_delete("Pod", waiting, missed=True)
@@ -84,35 +76,35 @@ def test_what_is_assumed_goes_with_its_pod(world):
 
 
 def test_a_rebuild_keeps_what_is_assumed_of_pods_without_a_node(world):
-    waiting, gone = pod("waiting"), pod("gone")
+    waiting, gone = make_pod("waiting"), make_pod("gone")
     for found in (waiting, gone):
         world.sink.on_add("Pod", found)
         world.cache.assume_pod(found.with_node("a"))
-    world.sink.on_rebuild({"Pod": [waiting, pod("other", "b")], "Node": [node("a"), node("b")]})
+    world.sink.on_rebuild({"Pod": [waiting, make_pod("other", "b")], "Node": [make_node("a"), make_node("b")]})
     assert world.counted() == {"a": ["waiting"], "b": ["other"]}
     assert set(world.cache.assumed_pods) == {waiting.uid}
 
 
 def test_a_contradiction_is_raised_and_a_rebuild_mends_it(world):
-    placed = pod("p", "a")
+    placed = make_pod("p", "a")
     world.sink.on_add("Pod", placed)
     with pytest.raises(CacheCorruptedError, match="everything has to be read afresh") as caught:
-        world.sink.on_update("Pod", placed, pod("p", "b", version=2))
+        world.sink.on_update("Pod", placed, make_pod("p", "b", resource_version=2))
     assert caught.value.kind == "corruption"
     assert "cached on 'a' but its update is on 'b'" in str(caught.value.__context__)
-    world.sink.on_rebuild({"Pod": [pod("p", "b", version=2)], "Node": [node("a"), node("b")]})
+    world.sink.on_rebuild({"Pod": [make_pod("p", "b", resource_version=2)], "Node": [make_node("a"), make_node("b")]})
     assert world.counted() == {"a": [], "b": ["p"]}
 
 
 def test_told_by_hand_it_bears_what_a_careless_feeder_does(world):
-    placed = pod("p", "a", version=5)
+    placed = make_pod("p", "a", resource_version=5)
     for _ in range(2):
         world.sink.on_add("Pod", placed)
-    world.sink.on_update("Pod", placed, pod("p", "a", version=4, requests={"cpu": "4"}))
+    world.sink.on_update("Pod", placed, make_pod("p", "a", resource_version=4, requests={"cpu": "4"}))
     assert world.cache.dump().nodes["a"].requested.milli_cpu == 0, "the past is no news"
-    world.sink.on_delete("Pod", pod("never", "a"), missed=False)
-    world.sink.on_delete("Node", node("never"), missed=False)
-    world.sink.on_update("Pod", placed, pod("p", "a", version=6, phase="Succeeded"))
+    world.sink.on_delete("Pod", make_pod("never", "a"), missed=False)
+    world.sink.on_delete("Node", make_node("never"), missed=False)
+    world.sink.on_update("Pod", placed, make_pod("p", "a", resource_version=6, phase="Succeeded"))
     assert world.counted() == {"a": [], "b": []}
 
 
@@ -136,7 +128,7 @@ def test_everything_but_the_cache_may_be_left_out_and_metrics_are_told():
 
     cache = SchedulerCache()
     sink = make_cache_sink(cache, metrics=Counting(), clock=iter(range(100)).__next__)
-    sink.on_add("Node", node("a"))
+    sink.on_add("Node", make_node("a"))
     sink.on_malformed("Pod", MalformedObjectError("Pod", "default/p", "spec.containers", "expected a list"))
     sink.on_synced("Node")
     assert cache.node_count() == 1

@@ -58,7 +58,7 @@ async def test_a_nodes_own_taints_stay(cluster):
 
 async def test_pods_are_made_and_bound(cluster):
     await cluster.make_nodes(1)
-    pods = await cluster.make_pods(3, requests={"cpu": "100m"}, labels={"app": "x"}, spec={"priority": None})
+    pods = await cluster.make_pods(3, requests={"cpu": "100m"}, labels={"app": "x"}, priority=None)
     assert {pod["spec"]["schedulerName"] for pod in pods} == {"schedcache"}
     await cluster.bind(pods[0], "node-0")
     [bound] = await cluster.wait_until_bound(1)

@@ -1,10 +1,11 @@
 """Scripts through the real handlers, queue, plugins and cycles: users' reports, and the driver's own rules."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from schedcache.testing.builders import node_object, pod_object
+from schedcache.testing import as_stored, node_manifest, pod_manifest
 from schedcache.testing.replay import EXPECTATIONS, ReplayError, read_script, replay
 from schedcache.testing.replay_world import ReplayWorld
 
@@ -19,26 +20,29 @@ async def test_reports_of_users(path):
     assert world.rebuilds == []
 
 
+pod = partial(pod_manifest, scheduler_name="default-scheduler")
+
+
 def watched(obj, change="ADDED"):
-    return {"watch": {"type": change, "object": obj}}
+    return {"watch": {"type": change, "object": as_stored(obj)}}
 
 
 def expect(**what):
     return {"expect": what}
 
 
-NODE = watched(node_object("n1", allocatable={"cpu": "4"}))
+NODE = watched(node_manifest("n1", capacity={"cpu": "4"}))
 
 
 def pending(name, cpu="1", **more):
-    return watched(pod_object(name, requests={"cpu": cpu}, **more))
+    return watched(pod(name, requests={"cpu": cpu}, **more))
 
 
 async def test_gpus_that_vanished_under_a_running_pod_hide_nothing_else():
     """volcano-sh/volcano#2999."""
     gpu = "nvidia.com/gpu"
-    node = node_object("g1", allocatable={"cpu": "8", "memory": "32Gi", gpu: "0"})
-    trainer = pod_object("trainer", "g1", requests={"cpu": "2", "memory": "8Gi", gpu: "4"})
+    node = node_manifest("g1", capacity={"cpu": "8", "memory": "32Gi", gpu: "0"})
+    trainer = pod("trainer", "g1", requests={"cpu": "2", "memory": "8Gi", gpu: "4"})
     world = await replay(
         [
             watched(node),
@@ -46,7 +50,7 @@ async def test_gpus_that_vanished_under_a_running_pod_hide_nothing_else():
             pending(
                 "next-train",
                 labels={"a": "b"},
-                spec={"containers": [{"name": "c", "resources": {"requests": {gpu: "1"}}}]},
+                containers=[{"name": "c", "resources": {"requests": {gpu: "1"}}}],
             ),
             expect(verdict={"default/next-train": {"g1": "^Insufficient nvidia.com/gpu$"}}, snapshotNodes=["g1"]),
             pending("gpu-reporter", "50m"),
@@ -67,8 +71,8 @@ async def test_the_peak_of_init_containers_is_held_for_life():
     init = {"name": "warm", "resources": {"requests": {"cpu": "7", "memory": "1Gi"}}}
     await replay(
         [
-            watched(node_object("n1", allocatable={"cpu": "8"})),
-            watched(pod_object("sleepy", "n1", requests={"cpu": "100m"}, spec={"initContainers": [init]})),
+            watched(node_manifest("n1", capacity={"cpu": "8"})),
+            watched(pod("sleepy", "n1", requests={"cpu": "100m"}, initContainers=[init])),
             pending("echo", "6"),
             expect(verdict={"default/echo": {"n1": "^Insufficient cpu$"}}, requested={"n1": {"cpu": "7", "pods": "1"}}),
         ]
@@ -86,7 +90,7 @@ async def test_room_of_a_bound_pod_is_not_given_away_while_its_event_is_late():
             expect(state={"default/a": "added"}),
             pending("b"),
             expect(verdict={"default/b": {"n1": "^Insufficient cpu$"}}, posts={"default/a": 1}),
-            watched(pod_object("a", "n1", requests={"cpu": "4"}, version=9), "MODIFIED"),
+            watched(pod("a", "n1", requests={"cpu": "4"}, resource_version=9), "MODIFIED"),
             expect(requested={"n1": {"cpu": "4"}}, cachedPods=["default/a"]),
         ]
     )
@@ -124,15 +128,18 @@ async def test_a_lost_answer_is_resolved_by_looking():
 async def test_a_list_replaces_what_was_known():
     await replay(
         [
-            {"list": "nodes", "items": [node_object("n1"), node_object("n2")]},
+            {"list": "nodes", "items": [as_stored(node_manifest("n1")), as_stored(node_manifest("n2"))]},
             {
                 "list": "pods",
-                "items": [pod_object("a", "n1"), pod_object("gated", spec={"schedulingGates": [{"name": "g"}]})],
+                "items": [
+                    as_stored(pod("a", "n1")),
+                    as_stored(pod("gated", schedulingGates=[{"name": "g"}])),
+                ],
             },
             expect(
                 cachedNodes=["n1", "n2"], cachedPods=["default/a"], gated=["default/gated"], queued=["default/gated"]
             ),
-            {"list": "nodes", "items": [node_object("n2")]},
+            {"list": "nodes", "items": [as_stored(node_manifest("n2"))]},
             {"list": "pods", "items": []},
             expect(cachedNodes=["n2"], cachedPods=[], queued=[], snapshotNodes=["n2"]),
         ]
@@ -143,10 +150,10 @@ async def test_pods_are_tried_by_priority_and_a_deleted_one_not_at_all():
     await replay(
         [
             NODE,
-            pending("low", spec={"priority": 1}),
-            pending("gone", spec={"priority": 5}),
-            pending("high", spec={"priority": 9}),
-            watched(pod_object("gone"), "DELETED"),
+            pending("low", priority=1),
+            pending("gone", priority=5),
+            pending("high", priority=9),
+            watched(pod("gone"), "DELETED"),
             expect(order=["default/high", "default/low"], boundWithin={"default/low": 2}),
         ]
     )
@@ -173,8 +180,11 @@ class TestFaults:
         ("step", "message"),
         [
             ({"killTask": "nodes"}, "none of killTask is a step"),
-            (watched({"kind": "Status"}, "ERROR"), "a ERROR event of a Status is the watch's own business"),
-            (watched(node_object("n1"), "BOOKMARK"), "a BOOKMARK event of a Node"),
+            (
+                {"watch": {"type": "ERROR", "object": {"kind": "Status"}}},
+                "a ERROR event of a Status is the watch's own business",
+            ),
+            (watched(node_manifest("n1"), "BOOKMARK"), "a BOOKMARK event of a Node"),
             ({"list": "leases", "items": []}, "'leases' is not listed"),
             (expect(lease="mine"), "'lease' is nothing that a replay of events can see"),
             (expect(cachedNodes=["n9"]), r"cachedNodes: expected \['n9'\], found \['n1'\]"),
@@ -217,9 +227,9 @@ async def test_a_world_takes_a_configuration():
     world = ReplayWorld(
         {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
     )
-    world.tell("ADDED", node_object("n1"))
-    world.tell("ADDED", pod_object("theirs"))
-    world.tell("ADDED", pod_object("ours", spec={"schedulerName": "mine"}))
+    world.tell("ADDED", as_stored(node_manifest("n1")))
+    world.tell("ADDED", as_stored(pod("theirs")))
+    world.tell("ADDED", as_stored(pod("ours", scheduler_name="mine")))
     await world.settle()
     await world.close()
     assert world.attempts == world.api.bound == ["default/ours"]

@@ -26,6 +26,7 @@ class Workload:
         requests: of a pod's container.
         expected: `BOUND`, `WAITS` (with a condition that says why), or `NOT_OURS`.
         spec: further fields of the pods' spec.
+        host_ports: that each pod needs on its node.
         scheduler_name: theirs.
     """
 
@@ -34,6 +35,7 @@ class Workload:
     requests: Mapping[str, str]
     expected: str = BOUND
     spec: Mapping[str, Any] = field(default_factory=dict)
+    host_ports: tuple[int, ...] = ()
     scheduler_name: str = "schedcache"
 
     def manifests(self) -> list[JSONObject]:
@@ -45,20 +47,11 @@ class Workload:
                 scheduler_name=self.scheduler_name,
                 requests=self.requests,
                 labels={"app": self.name},
-                spec=dict(self.spec),
+                host_ports=self.host_ports,
+                **self.spec,
             )
             for number in range(self.count)
         ]
-
-
-def _host_port(port: int, requests: Mapping[str, str]) -> list[JSONObject]:
-    container = {
-        "name": "main",
-        "image": "registry.k8s.io/pause:3.10",
-        "ports": [{"containerPort": port, "hostPort": port}],
-        "resources": {"requests": dict(requests)},
-    }
-    return [container]
 
 
 _SMALL = {"cpu": "100m", "memory": "64Mi"}
@@ -72,7 +65,7 @@ WORKLOADS: Sequence[Workload] = (
         {"cpu": "300m", "memory": "512Mi"},
         spec={"nodeSelector": {"topology.kubernetes.io/zone": "zone-b"}},
     ),
-    Workload("ingress", 12, _SMALL, spec={"containers": _host_port(8443, _SMALL)}),
+    Workload("ingress", 12, _SMALL, host_ports=(8443,)),
     Workload(
         "training",
         6,
