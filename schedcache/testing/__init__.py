@@ -1,6 +1,6 @@
 """For tests of this scheduler and of plugins for it: pods, nodes and a whole scheduler in memory, or a real control plane.
 
-In memory, and quick to import:
+In memory:
 
     async with World(plugins=[MaintenanceWindow]) as world:
         world.add(make_node("a"), make_node("b", annotations={"example.com/maintenance": "planned"}))
@@ -12,7 +12,8 @@ In memory, and quick to import:
 and give what is sent to an API server. A `VirtualClock` is time that passes when a test says so.
 
 On loopback: `ControlPlane` runs etcd and kube-apiserver, `Cluster` is a test's handle on it, `FaultProxy` stands in between
-and breaks what it is told to, `FakeKubelet` runs pods that have no containers. These load aiohttp when they are first used.
+and breaks what it is told to, `FakeKubelet` runs pods that have no containers. All but the builders and the clock are
+loaded when they are first used, so that a unit test starts at once.
 """
 
 import importlib
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
     )
     from schedcache.testing.kubelet import FakeKubelet
     from schedcache.testing.manifests import apply_manifest, read_manifest
+    from schedcache.testing.memory_api import MemoryApi, Recorder
     from schedcache.testing.processes import SupervisedProcess
+    from schedcache.testing.world import World
 
 _MODULES = {
     "api_client": ("ApiClient", "ApiStatusError", "in_parallel", "wait_until"),
@@ -61,7 +64,9 @@ _MODULES = {
     ),
     "kubelet": ("FakeKubelet",),
     "manifests": ("apply_manifest", "read_manifest"),
+    "memory_api": ("MemoryApi", "Recorder"),
     "processes": ("SupervisedProcess",),
+    "world": ("World",),
 }  # fmt: skip
 _LATER = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -94,6 +99,8 @@ __all__ = [
     "Inject",
     "JSONObject",
     "LoseResponse",
+    "MemoryApi",
+    "Recorder",
     "Request",
     "Reset",
     "Rewrite",
@@ -101,6 +108,7 @@ __all__ = [
     "SupervisedProcess",
     "VirtualClock",
     "WatchStream",
+    "World",
     "apply_manifest",
     "as_stored",
     "error_event",

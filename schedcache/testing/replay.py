@@ -148,7 +148,7 @@ class _Replayer:
 
     async def _activate(self, step: Step) -> None:
         for _ in range(step.get("times", 1)):
-            self.world.queue.activate([self.world.find_pod(step["activate"])])
+            self.world.queue.activate([self.world.pod(step["activate"])])
             await self.world.settle()
 
     async def _expect(self, step: Step) -> None:
@@ -198,7 +198,7 @@ def _verdict(world: ReplayWorld, want: Mapping[str, Mapping[str, str]]) -> Any:
     """`fit`, or a regular expression that one of the reasons must match."""
     verdicts: dict[str, dict[str, str]] = {}
     for pod, nodes in want.items():
-        reasons = world.verdict(world.find_pod(pod))
+        reasons = world.verdict(world.pod(pod))
         verdicts[pod] = {name: _as_wanted(reasons.get(name), text) for name, text in nodes.items()}
     return verdicts
 
@@ -224,7 +224,7 @@ def _in_queue(world: ReplayWorld, want: Mapping[str, Sequence[str]]) -> Any:
 
 
 def _state(world: ReplayWorld, pod: str) -> str:
-    found = world.find_pod(pod)
+    found = world.pod(pod)
     try:
         cached = world.cache.get_pod(found)
     except CacheError:
@@ -265,7 +265,7 @@ EXPECTATIONS: Mapping[str, Callable[[ReplayWorld, Any], Any]] = {
     "snapshotNodes": lambda world, _: sorted(info.name for info in world.snapshot().node_info_list),
     "cachedPods": lambda world, _: _cached_pods(world),
     "cachedNodes": lambda world, _: sorted(world.cache.dump().nodes),
-    "cachedLabels": lambda world, want: {p: dict(world.cache.get_pod(world.find_pod(p)).labels) for p in want},
+    "cachedLabels": lambda world, want: {p: dict(world.cache.get_pod(world.pod(p)).labels) for p in want},
     "queued": lambda world, _: sorted(_queued(world)),
     "unschedulable": lambda world, _: sorted(p for p, queue in _queued(world).items() if queue == "unschedulable"),
     "gated": lambda world, _: sorted(p for p, queue in _queued(world).items() if queue == "gated"),
@@ -274,6 +274,6 @@ EXPECTATIONS: Mapping[str, Callable[[ReplayWorld, Any], Any]] = {
     "state": lambda world, want: {pod: _state(world, pod) for pod in want},
     "bound": lambda world, _: sorted(world.api.bound),
     "boundCount": lambda world, _: len(world.api.bound),
-    "posts": lambda world, _: dict(world.posts()),
+    "posts": lambda world, _: dict(world.api.asked),
 }
 """What an `expect` may ask for -> what is so, in the form of what was asked. Lists are sorted."""

@@ -5,7 +5,8 @@ from msgspec.structs import replace
 
 from schedcache.framework import Framework
 from schedcache.scheduling.failure import Failure, FailureHandler
-from tests.scheduling.world import World, make_node, make_pod, settle
+from schedcache.testing import make_node, settle
+from tests.scheduling.world import World, make_pod
 
 
 async def test_a_pod_that_fits_nowhere_waits_with_the_reason():
@@ -56,9 +57,9 @@ async def test_a_node_that_grows_wakes_the_pod():
         node = world.add_node("n1", "1")
         world.api.create("a", cpu="3")
         await settle()
-        grown = make_node("n1", "4", version=world.api.version())
+        grown = make_node("n1", cpu="4", resource_version=world.api.version())
         world.scheduler.handlers.on_update("Node", node, grown)
-        await world.clock.advance(3)
+        await world.advance(3)
         assert world.api.node_of("a") == "n1"
 
 
@@ -73,9 +74,9 @@ async def test_b012_hopeless_pods_of_high_priority_do_not_starve_a_small_one():
         assert world.api.node_of("small") == "n1"
         assert world.metrics.attempts.count("unschedulable") == 50
         for _ in range(60):
-            fresh = make_node("n1", "4", version=world.api.version())
+            fresh = make_node("n1", cpu="4", resource_version=world.api.version())
             world.scheduler.handlers.on_update("Node", node, fresh)
-            await world.clock.advance(1)
+            await world.advance(1)
         assert world.metrics.attempts.count("unschedulable") == 50
 
 
@@ -84,7 +85,7 @@ async def test_a_pod_being_deleted_is_skipped_and_told():
         world.add_node("n1")
         world.api.create("a")
         await settle()
-        pod = make_pod("d", "d", version=world.api.version())
+        pod = make_pod("d", uid="d", resource_version=world.api.version())
         deleting = replace(pod, deletion_timestamp="2026-01-01T00:00:00Z")
         world.scheduler.handlers.on_add("Pod", deleting)
         await settle()
@@ -100,13 +101,13 @@ async def test_bug_11_a_pod_updated_during_its_attempt_is_not_scheduled_twice():
         world.api.before_bind.append(lambda pod, node: world.clock.sleep(5))
         world.api.create("a")
         await settle()
-        world.api.change("a", shape=make_pod("a", "a", labels={"new": "label"}).shape)
+        world.api.change("a", shape=make_pod("a", labels={"new": "label"}).shape)
         await settle()
         assert world.queue.find("default", "a") is None
         world.queue.add(world.api.by_uid("a"))  # whoever queues it all the same
         await settle()
         assert world.queue.find("default", "a") is None
-        await world.clock.advance(10)
+        await world.advance(10)
         assert world.api.posts == [("a", "n1")]
         assert world.metrics.attempts == ["scheduled"]
         world.check_at_rest()
@@ -121,7 +122,7 @@ async def test_bug_12_skipped_pods_leave_nothing_in_flight():
             world.api.change(pod.uid, deletion_timestamp="2026-01-01T00:00:00Z")
         await settle(100)
         for i in range(200):
-            world.scheduler.handlers.on_add("Node", make_node(f"m{i}", version=world.api.version()))
+            world.scheduler.handlers.on_add("Node", make_node(f"m{i}", resource_version=world.api.version()))
         assert world.queue.in_flight() == []
         assert world.queue.in_flight_events() == []
 
@@ -177,7 +178,7 @@ async def test_a_nominated_pod_keeps_its_room_from_lower_ones_and_its_deletion_w
         await settle()
         assert world.api.node_of("small") == ""
         world.api.delete("h")
-        await world.clock.advance(3)
+        await world.advance(3)
         assert world.api.node_of("small") == "n1"
 
 
@@ -191,7 +192,7 @@ async def test_a_pod_that_needs_what_is_not_there_waits_and_says_why(spec):
         ((_, condition, _),) = world.recorder.patches
         assert condition.reason == "Unschedulable"
         assert "this scheduler" in condition.message
-        await world.clock.advance(120)
+        await world.advance(120)
         assert world.metrics.attempts == ["unschedulable"]
 
 
@@ -201,7 +202,7 @@ async def test_gated_pods_wait_until_their_gates_are_gone():
         world.api.create("a", schedulingGates=[{"name": "hold"}])
         await settle()
         assert world.queue.find("default", "a")[0] == "gated"
-        world.api.change("a", shape=make_pod("a", "a").shape)
+        world.api.change("a", shape=make_pod("a").shape)
         await settle()
         assert world.api.node_of("a") == "n1"
 
@@ -228,9 +229,9 @@ async def test_a_pod_that_no_event_wakes_is_tried_again_after_five_minutes():
     async with World() as world:
         world.add_node("n1", "1")
         world.api.create("a", cpu="3")
-        await world.clock.advance(290)
+        await world.advance(290)
         assert world.metrics.attempts == ["unschedulable"]
-        await world.clock.advance(60)
+        await world.advance(60)
         assert world.metrics.attempts == ["unschedulable"] * 2
 
 

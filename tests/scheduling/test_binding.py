@@ -7,7 +7,8 @@ from schedcache.framework import Status, unschedulable
 from schedcache.framework.status import Code
 from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
 from schedcache.scheduling.live_read import Truth, judge
-from tests.scheduling.world import World, make_pod, raises, settle
+from schedcache.testing import settle
+from tests.scheduling.world import World, make_pod, raises
 
 REFUSED = ApiError("the server refused", status=422)
 UNKNOWN = OutcomeUnknownError("time-out")
@@ -29,7 +30,7 @@ async def test_a_refused_bind_is_undone_told_and_tried_again_with_backoff():
         )
         assert nominated is None
         assert world.recorder.reasons("a") == ["FailedScheduling"]
-        await world.clock.advance(3)
+        await world.advance(3)
         assert world.api.node_of("a") == "n1"
         assert world.api.reads == 0
         world.check_at_rest()
@@ -50,7 +51,7 @@ async def test_a_pod_that_waits_for_the_room_of_a_failed_bind_is_woken():
         world.api.create("b", cpu="1")
         await settle()
         assert [info.pod.uid for info in world.queue.unschedulable_pods()] == ["b"]
-        await world.clock.advance(3.5)
+        await world.advance(3.5)
         assert world.api.node_of("b") == "n1"
         assert world.api.node_of("a") == ""
 
@@ -69,7 +70,7 @@ async def test_a_bind_that_went_through_in_spite_of_its_answer_is_confirmed_by_a
         assert world.requested("n1") == 100
         assert world.recorder.reasons("a") == ["Scheduled"]
         world.api.deliver()  # the watch brings the same at last
-        await world.clock.advance(60)
+        await world.advance(60)
         assert world.api.posts == [("a", "n1")]
         world.check_at_rest()
 
@@ -80,7 +81,7 @@ async def test_bug_9_a_confirmation_that_overtakes_the_error_keeps_the_pod():
         world.add_node("n1")
         world.api.after_bind.append(raises(ApiError("internal error", status=500)))
         world.api.create("a")
-        await world.clock.advance(60)
+        await world.advance(60)
         assert world.api.posts == [("a", "n1")]
         assert world.requested("n1") == 100
         world.check_at_rest()
@@ -103,7 +104,7 @@ async def test_a_bind_that_another_component_won_leaves_the_pod_there():
         (_, ours) = world.api.posts[0]
         assert world.requested(ours) == 0
         world.api.deliver()
-        await world.clock.advance(60)
+        await world.advance(60)
         assert len(world.api.posts) == 1
         world.check_at_rest()
 
@@ -116,7 +117,7 @@ async def test_an_unknown_outcome_that_was_none_is_tried_again():
         await settle()
         assert world.metrics.doubts == ["unbound"]
         assert world.requested("n1") == 0
-        await world.clock.advance(3)
+        await world.advance(3)
         assert world.api.node_of("a") == "n1"
         world.check_at_rest()
 
@@ -129,12 +130,12 @@ async def test_without_an_answer_the_pod_keeps_its_room_and_is_looked_at_less_an
         world.api.on_get = [ApiError("down", status=503) for _ in range(200)]
         world.api.create("a", cpu="1")
         world.api.deliver()
-        await world.clock.advance(600)
+        await world.advance(600)
         assert world.requested("n1") == 1000
         assert world.cache.dump().assumed_pods == {"a"}
         assert 55 < world.api.reads < 70
         world.api.on_get.clear()
-        await world.clock.advance(11)
+        await world.advance(11)
         assert world.cache.dump().assumed_pods == frozenset()
         assert world.requested("n1") == 1000
         assert world.recorder.reasons("a") == ["Scheduled"]
@@ -150,9 +151,9 @@ async def test_without_an_answer_the_watch_settles_it():
         world.api.on_get = [ApiError("down", status=503) for _ in range(200)]
         world.api.create("a")
         world.api.deliver()
-        await world.clock.advance(20)
+        await world.advance(20)
         world.api.deliver()
-        await world.clock.advance(60)
+        await world.advance(60)
         assert world.recorder.reasons("a") == ["Scheduled"]
         world.check_at_rest()
 
@@ -167,7 +168,7 @@ async def test_404_drops_the_pod_once_the_watch_says_so_too():
         await settle()
         assert world.requested("n1") == 0
         world.api.deliver()
-        await world.clock.advance(60)
+        await world.advance(60)
         assert world.api.posts == [("a", "n1")]
         assert world.queue.find("default", "a") is None
         world.check_at_rest()
@@ -178,7 +179,7 @@ async def test_404_for_a_pod_that_exists_does_not_lose_it():
         world.add_node("n1")
         world.api.before_bind.append(raises(NotFoundError("not found", status=404)))
         world.api.create("a")
-        await world.clock.advance(3)
+        await world.advance(3)
         assert world.api.node_of("a") == "n1"
         world.check_at_rest()
 
@@ -193,7 +194,7 @@ async def test_a_pod_replaced_under_its_name_during_the_bind_is_scheduled_for_it
 
         world.api.before_bind.append(replaced)
         world.api.create("u1", "web-0")
-        await world.clock.advance(5)
+        await world.advance(5)
         assert [uid for uid, _ in world.api.posts] == ["u1", "u2"]
         assert world.api.node_of("u2") == "n1"
         world.check_at_rest()
@@ -216,7 +217,7 @@ async def test_bug_10_a_pod_deleted_while_it_is_bound_frees_its_node_at_once(fir
         world.api.create("b", cpu="1")
         await settle()
         assert world.api.node_of("b") == "n1"
-        await world.clock.advance(30)
+        await world.advance(30)
         assert world.requested("n1") == 1000
         assert [uid for uid, _ in world.api.posts] == ["a", "b"]
         world.check_at_rest()
@@ -240,11 +241,11 @@ async def test_a_pod_that_grows_before_its_bind_is_sent_is_not_bound_on_the_old_
         world.api.create("a", cpu="1")
         await settle()
         assert world.requested("n1") == 2500
-        world.api.change("a", requests=make_pod("x", "x", cpu="2").requests, shape=make_pod("a", "a", cpu="2").shape)
+        world.api.change("a", requests=make_pod("x", cpu="2").requests, shape=make_pod("a", cpu="2").shape)
         assert world.requested("n1") == 3500
-        await world.clock.advance(6)
+        await world.advance(6)
         assert world.api.posts == []
-        await world.clock.advance(20)
+        await world.advance(20)
         assert world.api.node_of("a") == "n1"
         assert world.requested("n1") == 3500
         world.check_at_rest()
@@ -258,8 +259,8 @@ async def test_a_pod_that_shrinks_during_its_bind_wakes_those_who_wait_for_the_r
         world.api.create("b", cpu="1")
         await settle()
         assert world.queue.find("default", "b")[0] == "unschedulable"
-        world.api.change("a", requests=make_pod("x", "x", cpu="1").requests)
-        await world.clock.advance(3)
+        world.api.change("a", requests=make_pod("x", cpu="1").requests)
+        await world.advance(3)
         assert world.api.node_of("b") == "n1"
         assert world.requested("n1") == 2000
 
@@ -337,7 +338,7 @@ async def test_a_reserve_that_refuses_is_undone_in_reverse_and_the_pod_waits_for
     async with World(extra={"Claims": Claims}) as world:
         world.add_node("n1")
         world.api.create("a")
-        await world.clock.advance(60)
+        await world.advance(60)
         assert calls == ["reserve", "unreserve"]
         (info,) = world.queue.unschedulable_pods()
         assert info.unschedulable_plugins == {"Claims"}
@@ -372,7 +373,7 @@ async def test_bind_requests_are_bounded():
             world.api.create(f"p{i}")
         await settle()
         assert len(world.api.posts) <= 4
-        await world.clock.advance(60)
+        await world.advance(60)
         assert len(world.api.posts) == 20
         world.check_at_rest()
 
@@ -403,8 +404,8 @@ async def test_a_pod_handed_to_another_scheduler_before_its_bind_is_sent_is_not_
         world.add_node("n1")
         world.api.create("a")
         await settle()
-        world.api.change("a", shape=make_pod("a", "a", scheduler="other").shape)
-        await world.clock.advance(30)
+        world.api.change("a", shape=make_pod("a", scheduler_name="other").shape)
+        await world.advance(30)
         assert world.api.posts == []
         assert world.queue.find("default", "a") is None
         world.check_at_rest()
@@ -420,7 +421,7 @@ async def test_a_pod_that_is_being_deleted_is_not_queued_after_its_bind_failed()
 
         world.api.before_bind.append(deleted_meanwhile)
         world.api.create("a")
-        await world.clock.advance(30)
+        await world.advance(30)
         assert world.recorder.events == []
         assert world.queue.find("default", "a") is None
         world.check_at_rest()
@@ -447,20 +448,20 @@ async def test_the_nomination_ends_when_the_pod_is_assumed():
         assert world.queue.nominated_nodes() == []
 
 
-ASSUMED = make_pod("u1", "web", node="n1")
-GOING = replace(make_pod("u1", "web"), deletion_timestamp="2026-01-01T00:00:00Z")
+ASSUMED = make_pod("web", uid="u1", node="n1")
+GOING = replace(make_pod("web", uid="u1"), deletion_timestamp="2026-01-01T00:00:00Z")
 
 
 @pytest.mark.parametrize(
     ("live", "truth"),
     [
         (None, Truth.GONE),
-        (make_pod("u2", "web", node="n1"), Truth.GONE),
-        (make_pod("u1", "web", node="n1", status={"phase": "Succeeded"}), Truth.GONE),
-        (make_pod("u1", "web", node="n1"), Truth.BOUND),
+        (make_pod("web", uid="u2", node="n1"), Truth.GONE),
+        (make_pod("web", uid="u1", node="n1", status={"phase": "Succeeded"}), Truth.GONE),
+        (make_pod("web", uid="u1", node="n1"), Truth.BOUND),
         (replace(GOING, node_name="n1"), Truth.BOUND),
-        (make_pod("u1", "web", node="n2"), Truth.ELSEWHERE),
-        (make_pod("u1", "web"), Truth.UNBOUND),
+        (make_pod("web", uid="u1", node="n2"), Truth.ELSEWHERE),
+        (make_pod("web", uid="u1"), Truth.UNBOUND),
         (GOING, Truth.DELETING),
     ],
 )

@@ -1,6 +1,7 @@
 """A cache that is found to be wrong is told, counted and rebuilt, and no pod is lost over it."""
 
-from tests.scheduling.world import World, settle
+from schedcache.testing import settle
+from tests.scheduling.world import World
 
 
 async def test_what_a_canary_finds_cuts_nothing_short_and_is_told_once():
@@ -31,5 +32,5 @@ async def test_a_cycle_that_finds_the_cache_wrong_asks_for_a_rebuild_and_tries_i
         assert world.metrics.errors == ["inconsistent_snapshot"]
         assert world.rebuilds == ["cache error: inconsistent_snapshot"]
         assert world.queue.find("default", "a")[0] == "backoff"
-        await world.clock.advance(2)
+        await world.advance(2)
         assert world.api.node_of("a") == "n1"

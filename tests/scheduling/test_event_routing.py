@@ -4,7 +4,8 @@ import pytest
 
 from schedcache.cache import CacheCorruptedError
 from schedcache.model import MalformedObjectError
-from tests.scheduling.world import World, make_node, make_pod, settle
+from schedcache.testing import make_node, settle
+from tests.scheduling.world import World, make_pod
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def queue_of(world, name):
 
 def test_pods_without_a_node_are_queued_when_they_are_ours(world):
     world.api.create("ours")
-    world.api.create("theirs", scheduler="default-scheduler")
+    world.api.create("theirs", scheduler_name="default-scheduler")
     assert queue_of(world, "ours") == "active"
     assert queue_of(world, "theirs") is None
     assert len(world.pods) == 2
@@ -28,7 +29,7 @@ def test_pods_without_a_node_are_queued_when_they_are_ours(world):
 
 def test_pods_of_all_schedulers_are_counted_on_their_nodes(world):
     world.add_node("n1")
-    world.api.create("theirs", scheduler="default-scheduler", node="n1", cpu="300m")
+    world.api.create("theirs", scheduler_name="default-scheduler", node="n1", cpu="300m")
     world.api.create("ours", node="n1", cpu="200m")
     assert world.requested("n1") == 500
 
@@ -69,7 +70,7 @@ def test_equal_resource_versions_change_nothing(world):
 def test_an_older_state_never_comes_back(world):
     world.add_node("n1")
     old = world.api.create("a", node="n1", cpu="300m")
-    world.api.change("a", requests=make_pod("x", "x", cpu="100m").requests)
+    world.api.change("a", requests=make_pod("x", cpu="100m").requests)
     world.scheduler.handlers.on_update("Pod", old, old)
     assert world.requested("n1") == 100
 
@@ -80,7 +81,7 @@ def test_bug_7_delete_and_create_merged_into_one_update(world, node):
     world.add_node("n1")
     world.add_node("n2")
     old = world.api.create("u1", "web-0", node="n1")
-    new = make_pod("u2", "web-0", node=node, version=world.api.version())
+    new = make_pod("web-0", uid="u2", node=node, resource_version=world.api.version())
     world.scheduler.handlers.on_update("Pod", old, new)
     assert world.requested("n1") == 0
     assert world.requested("n2") == (100 if node else 0)
@@ -103,7 +104,7 @@ def test_bug_8_a_contradiction_asks_for_a_rebuild_and_is_counted(world):
     world.add_node("n1")
     world.add_node("n2")
     pod = world.api.create("a", node="n1")
-    moved = make_pod("a", "a", node="n2", version=world.api.version())
+    moved = make_pod("a", uid="a", node="n2", resource_version=world.api.version())
     world.scheduler.handlers.on_update("Pod", pod, moved)
     assert world.metrics.errors == [CacheCorruptedError.kind]
     assert world.rebuilds == ["cache error: corruption"]
@@ -123,7 +124,7 @@ def test_a_deletion_of_a_predecessor_leaves_the_pod_that_has_the_name_now(world)
 
 def test_a_changed_scheduler_name_moves_the_pod_in_and_out_of_the_queue(world):
     pod = world.api.create("a")
-    world.api.change("a", shape=make_pod("a", "a", scheduler="other").shape)
+    world.api.change("a", shape=make_pod("a", scheduler_name="other").shape)
     assert queue_of(world, "a") is None
     world.api.change("a", shape=pod.shape)
     assert queue_of(world, "a") == "active"
@@ -148,7 +149,7 @@ def test_a_node_recreated_under_its_name_keeps_its_pods(world):
     world.add_node("n1", cpu="4")
     world.api.create("a", node="n1", cpu="1")
     old = world.cache.dump().nodes["n1"].node
-    world.scheduler.handlers.on_update("Node", old, make_node("n1", cpu="2", version="99", uid="another"))
+    world.scheduler.handlers.on_update("Node", old, make_node("n1", cpu="2", resource_version="99", uid="another"))
     info = world.cache.dump().nodes["n1"]
     assert (info.allocatable.milli_cpu, info.requested.milli_cpu) == (2000, 1000)
 
@@ -158,7 +159,7 @@ def test_a_heartbeat_wakes_nobody(world):
     world.api.create("a")
     info = world.queue.pop_nowait()
     info.unschedulable_plugins = {"Fit"}
-    world.scheduler.handlers.on_update("Node", node, make_node("n1", version=world.api.version()))
+    world.scheduler.handlers.on_update("Node", node, make_node("n1", resource_version=world.api.version()))
     assert world.queue.in_flight_events() == [("pod", "a")]
 
 
@@ -178,8 +179,8 @@ def test_rebuild_replaces_what_was_missed_and_keeps_what_is_queued(world):
     stays = world.pods.get("default", "stays")
     fresh = [
         stays,
-        make_pod("new", "new", version="9"),
-        make_pod("placed", "placed", node="n1", version="9", cpu="250m"),
+        make_pod("new", uid="new", resource_version="9"),
+        make_pod("placed", uid="placed", node="n1", resource_version="9", cpu="250m"),
     ]
     world.scheduler.handlers.on_rebuild({"Pod": fresh, "Node": [make_node("n1")]})
     assert sorted(info.pod.uid for info in world.queue.active_pods()) == ["new", "stays"]
@@ -193,7 +194,7 @@ async def test_rebuild_keeps_an_assumed_pod_that_is_being_bound():
         node = world.add_node("n1")
         world.api.watching = False
         world.api.before_bind.append(lambda pod, name: world.clock.sleep(5))
-        pod = make_pod("a", "a", version="5")
+        pod = make_pod("a", uid="a", resource_version="5")
         world.api.pods["default", "a"] = pod
         world.scheduler.handlers.on_add("Pod", pod)
         await settle()
@@ -201,7 +202,7 @@ async def test_rebuild_keeps_an_assumed_pod_that_is_being_bound():
         world.scheduler.handlers.on_rebuild({"Pod": [pod], "Node": [node]})
         assert world.cache.dump().assumed_pods == {"a"}
         assert world.requested("n1") == 100
-        await world.clock.advance(6)
+        await world.advance(6)
         world.api.deliver()
         await settle()
         assert world.api.posts == [("a", "n1")]
@@ -213,7 +214,7 @@ async def test_observing_follows_and_does_nothing():
         world.add_node("n1")
         world.api.create("a")
         world.api.create("b", node="n1")
-        await world.clock.advance(60)
+        await world.advance(60)
         assert world.api.posts == []
         assert world.recorder.events == []
         assert world.recorder.patches == []
@@ -237,13 +238,13 @@ def moves_of(world):
 def test_a_node_recreated_under_its_name_is_a_deletion_and_an_addition(world):
     node = world.add_node("n1")
     labels = moves_of(world)
-    world.scheduler.handlers.on_update("Node", node, make_node("n1", version="99", uid="another"))
+    world.scheduler.handlers.on_update("Node", node, make_node("n1", resource_version="99", uid="another"))
     assert labels == ["NodeDelete", "NodeAdd"]
 
 
 def test_a_late_deletion_of_a_nodes_predecessor_leaves_the_node(world):
     old = world.add_node("n1")
-    world.scheduler.handlers.on_update("Node", old, make_node("n1", version="99", uid="another"))
+    world.scheduler.handlers.on_update("Node", old, make_node("n1", resource_version="99", uid="another"))
     world.scheduler.handlers.on_delete("Node", old, missed=True)
     assert world.cache.dump().nodes["n1"].node is not None
 
@@ -263,7 +264,7 @@ async def test_room_that_an_external_bind_leaves_where_we_assumed_the_pod_wakes_
         await settle()
         await waiting_for_room(world)
         world.api.change("a", node_name="n2")
-        await world.clock.advance(3)
+        await world.advance(3)
         assert world.api.node_of("small") == "n1"
 
 
@@ -283,7 +284,7 @@ async def test_a_nominated_pod_bound_elsewhere_by_others_wakes_who_made_way_for_
     async with World() as world:
         await nominated(world)
         world.api.change("h", node_name="n9")
-        await world.clock.advance(3)
+        await world.advance(3)
         assert world.api.node_of("small") == "n1"
 
 
@@ -291,7 +292,7 @@ async def test_a_nomination_that_is_withdrawn_wakes_who_made_way_for_it():
     async with World() as world:
         await nominated(world)
         world.api.change("h", nominated_node_name="")
-        await world.clock.advance(3)
+        await world.advance(3)
         assert world.api.node_of("small") == "n1"
 
 
@@ -303,11 +304,11 @@ async def test_rebuild_wakes_pods_for_what_was_missed_and_takes_bound_ones_out_o
         await settle()
         pods = [
             world.api.by_uid("big"),
-            make_pod("bound-unseen", "bound-unseen", node="n1", version="99999", cpu="100m"),
+            make_pod("bound-unseen", uid="bound-unseen", node="n1", resource_version="99999", cpu="100m"),
         ]
-        world.scheduler.handlers.on_rebuild({"Pod": pods, "Node": [make_node("n1", "4")]})
+        world.scheduler.handlers.on_rebuild({"Pod": pods, "Node": [make_node("n1", cpu="4")]})
         assert world.queue.find("default", "bound-unseen") is None
-        await world.clock.advance(3)
+        await world.advance(3)
         assert world.api.posts == [("big", "n1")]
 
 

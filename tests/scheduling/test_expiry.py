@@ -1,7 +1,8 @@
 """The live expiry rule: a deadline is when to ask, never a reason to let go (kubernetes/kubernetes#106361)."""
 
 from schedcache.ports import ApiError
-from tests.scheduling.world import World, settle
+from schedcache.testing import settle
+from tests.scheduling.world import World
 
 
 async def slow_watch(world, uid="a"):
@@ -18,13 +19,13 @@ async def test_bug_1_bound_with_a_late_event_is_never_released():
     async with World() as world:
         await slow_watch(world)
         for _ in range(60):
-            await world.clock.advance(10)
+            await world.advance(10)
             assert world.requested("n1") == 1000
         assert world.metrics.doubts == ["bound"]
         assert world.cache.dump().assumed_pods == frozenset()
         world.api.watching = True
         world.api.create("b", cpu="1")
-        await world.clock.advance(10)
+        await world.advance(10)
         assert world.api.node_of("b") == ""
         assert world.api.posts == [("a", "n1")]
 
@@ -32,7 +33,7 @@ async def test_bug_1_bound_with_a_late_event_is_never_released():
 async def test_before_the_deadline_nobody_asks():
     async with World() as world:
         await slow_watch(world)
-        await world.clock.advance(29)
+        await world.advance(29)
         assert world.api.reads == 0
 
 
@@ -43,7 +44,7 @@ async def test_deleted_is_released_and_wakes_who_waits_for_the_room():
         world.api.handlers.on_add("Pod", waiting := world.api.create("b", cpu="1"))
         await settle()
         assert [info.pod.uid for info in world.queue.unschedulable_pods()] == [waiting.uid]
-        await world.clock.advance(40)
+        await world.advance(40)
         assert world.metrics.doubts[0] == "gone"
         assert ("b", "n1") in world.api.posts
 
@@ -52,7 +53,7 @@ async def test_unbound_is_released_and_queued_again():
     async with World() as world:
         await slow_watch(world)
         world.api.change("a", node_name="")  # as after a restore of etcd
-        await world.clock.advance(40)
+        await world.advance(40)
         assert world.metrics.doubts[0] == "unbound"
         assert world.api.posts == [("a", "n1"), ("a", "n1")]
 
@@ -64,7 +65,7 @@ async def test_room_that_is_released_wakes_who_waits_for_it():
         world.api.handlers.on_add("Pod", world.api.create("b", cpu="1", priority=5))
         await settle()
         assert [info.pod.uid for info in world.queue.unschedulable_pods()] == ["b"]
-        await world.clock.advance(40)
+        await world.advance(40)
         assert world.api.posts[1] == ("b", "n1")
 
 
@@ -72,7 +73,7 @@ async def test_elsewhere_moves_the_pod_there():
     async with World() as world:
         await slow_watch(world)
         world.api.change("a", node_name="n2")
-        await world.clock.advance(40)
+        await world.advance(40)
         assert world.metrics.doubts == ["elsewhere"]
         assert (world.requested("n1"), world.requested("n2")) == (0, 1000)
 
@@ -81,11 +82,11 @@ async def test_without_an_answer_it_is_kept_and_asked_about_again():
     async with World() as world:
         await slow_watch(world)
         world.api.on_get = [ApiError("down", status=503) for _ in range(100)]
-        await world.clock.advance(60)
+        await world.advance(60)
         assert world.requested("n1") == 1000
         assert world.cache.dump().assumed_pods == {"a"}
         world.api.on_get.clear()
-        await world.clock.advance(10)
+        await world.advance(10)
         assert world.metrics.doubts[-1] == "bound"
         assert world.requested("n1") == 1000
 
@@ -100,13 +101,13 @@ async def test_an_api_server_that_does_not_answer_is_asked_less_and_less_and_tol
         world.api.deliver()
         await settle()
         world.api.on_get = [ApiError("down", status=503) for _ in range(10_000)]
-        await world.clock.advance(31)
+        await world.advance(31)
         assert world.api.reads == 16
-        await world.clock.advance(300)
+        await world.advance(300)
         assert 16 * 25 <= world.api.reads <= 16 * 35
         assert len(world.cache.dump().assumed_pods) == 40
         assert capsys.readouterr().out.count("no answer about a pod") == 16
         world.api.on_get.clear()
-        await world.clock.advance(11)
+        await world.advance(11)
         assert world.cache.dump().assumed_pods == frozenset()
         world.check_at_rest()

@@ -3,13 +3,14 @@
 import pytest
 
 from schedcache.ports import ApiError
-from tests.scheduling.world import World, raises, settle
+from schedcache.testing import settle
+from tests.scheduling.world import World, raises
 
 
 async def test_the_end_of_an_error_backoff_is_met_to_the_millisecond():
     async with World() as world:
         world.add_node("n1")
-        await world.clock.advance(0.4)
+        await world.advance(0.4)
         world.api.before_bind.append(raises(ApiError("forbidden", status=403)))
         world.api.create("a")
         await settle()
@@ -17,9 +18,9 @@ async def test_the_end_of_an_error_backoff_is_met_to_the_millisecond():
         over = world.queue.next_flush_at()
         assert over is not None
         assert over - info.timestamp == pytest.approx(1.6)  # 1 s of backoff, and the second in which that ends
-        await world.clock.advance(over - world.clock() - 0.001)
+        await world.advance(over - world.clock() - 0.001)
         assert len(world.api.posts) == 1
-        await world.clock.advance(0.002)
+        await world.advance(0.002)
         assert len(world.api.posts) == 2
 
 
@@ -28,9 +29,9 @@ async def test_the_time_limit_of_the_pool_is_met_within_a_millisecond():
         world.add_node("n1", "1")
         world.api.create("a", cpu="2")
         await settle()
-        await world.clock.advance(299.999)
+        await world.advance(299.999)
         assert world.metrics.attempts == ["unschedulable"]
-        await world.clock.advance(0.003)
+        await world.advance(0.003)
         assert world.metrics.attempts == ["unschedulable"] * 2
 
 
@@ -44,6 +45,6 @@ async def test_without_pods_that_wait_the_loop_wakes_once_a_second():
             await sleep(seconds)
 
         world.scheduler._sleep = counted
-        await world.clock.advance(60)
+        await world.advance(60)
         assert len(slept) <= 2 * 61
         assert set(slept) == {1.0}

@@ -3,7 +3,8 @@
 import pytest
 
 from schedcache.ports import ApiError, OutcomeUnknownError
-from tests.scheduling.world import Api, World, raises, settle
+from schedcache.testing import settle
+from tests.scheduling.world import Api, World, raises
 
 UNKNOWN = OutcomeUnknownError("time-out")
 
@@ -29,7 +30,7 @@ async def test_a_pod_whose_end_overtakes_the_answer_is_not_brought_back(bound):
         (api.after_bind if bound else api.before_bind).append(raises(UNKNOWN))
         api.meanwhile = lambda: api.delete("a")
         api.create("a")
-        await world.clock.advance(60)
+        await world.advance(60)
         assert world.metrics.doubts == ["gone"]
         assert world.requested("n1") == 0
         assert len(world.pods) == 0
@@ -50,7 +51,7 @@ async def test_a_successor_under_the_name_that_overtakes_the_answer_is_left_alon
 
         api.meanwhile = recreated
         api.create("a")
-        await world.clock.advance(60)
+        await world.advance(60)
         assert api.posts == [("a", "n1"), ("b", "n1")]
         assert world.requested("n1") == 100
         world.check_at_rest()
@@ -78,13 +79,13 @@ async def test_a_fault_of_ours_while_the_pod_is_read_leaks_no_room(bound):
         world.api.on_get = [RuntimeError("a fault of ours")]
         world.api.create("a")
         world.api.deliver()
-        await world.clock.advance(20)
+        await world.advance(20)
         assert world.requested("n1") == 100
         assert world.cache.dump().assumed_pods == {"a"}
-        await world.clock.advance(20)
+        await world.advance(20)
         world.api.watching = True
         world.api.deliver()
-        await world.clock.advance(5)
+        await world.advance(5)
         assert world.api.node_of("a") == "n1"
         assert len(world.api.posts) == (1 if bound else 2)
         world.check_at_rest()

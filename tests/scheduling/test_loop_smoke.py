@@ -1,4 +1,5 @@
-from tests.scheduling.world import World, settle
+from schedcache.testing import settle
+from tests.scheduling.world import World
 
 
 async def test_a_pod_is_bound_and_confirmed():

@@ -3,7 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from tests.scheduling.world import Patience, World, make_pod, settle
+from schedcache.testing import settle
+from tests.scheduling.world import Patience, World, make_pod
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ async def test_bound_by_another_component_to_the_very_node(world):
 
 
 async def test_handed_to_another_scheduler(world):
-    world.api.change("a", shape=make_pod("a", "a", priority=1, scheduler="other").shape)
+    world.api.change("a", shape=make_pod("a", priority=1, scheduler_name="other").shape)
     await settle()
     assert world.queue.in_flight() == []
     assert world.requested("n1") == 0
@@ -49,7 +50,11 @@ async def test_handed_to_another_scheduler_as_a_rebuild_finds(world):
     world.api.create("waits", cpu="64")
     await settle()
     theirs = [
-        replace(pod, shape=make_pod(pod.uid, pod.name, priority=1, scheduler="other").shape, resource_version="2000")
+        replace(
+            pod,
+            shape=make_pod(pod.name, uid=pod.uid, priority=1, scheduler_name="other").shape,
+            resource_version="2000",
+        )
         for pod in world.api.pods.values()
     ]
     world.api.pods = {(pod.namespace, pod.name): pod for pod in theirs}

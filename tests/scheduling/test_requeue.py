@@ -4,11 +4,12 @@ from structlog.testing import capture_logs
 
 from schedcache.framework import Framework
 from schedcache.ports import ApiError
-from tests.scheduling.world import Sort, World, make_pod, raises, settle
+from schedcache.testing import settle
+from tests.scheduling.world import Sort, World, make_pod, raises
 
 
 def labelled(cpu):
-    return make_pod("x", "x", cpu=cpu, labels={"new": "label"}).shape
+    return make_pod("x", cpu=cpu, labels={"new": "label"}).shape
 
 
 async def test_bug_14_a_change_during_a_failing_attempt_is_in_the_queue_afterwards(monkeypatch):
@@ -42,14 +43,14 @@ async def test_bug_14_a_change_during_a_failing_bind_does_not_shorten_the_backof
         world.api.create("a")
         await settle()
         world.api.change("a", shape=labelled("100m"))
-        await world.clock.advance(3)
+        await world.advance(3)
         (info,) = world.queue.error_backoff_pods()
         assert info.pod.labels == {"new": "label"}
         over = world.queue.next_flush_at()
         assert over is not None
-        await world.clock.advance(over - world.clock() - 0.01)
+        await world.advance(over - world.clock() - 0.01)
         assert len(world.api.posts) == 1
-        await world.clock.advance(0.02)
+        await world.advance(0.02)
         assert world.api.node_of("a") == "n1"
         world.check_at_rest()
 
@@ -82,7 +83,7 @@ async def test_an_error_that_repeats_is_a_warning_once(capsys):
             world.api.before_bind.append(raises(ApiError(message, status=403)))
         world.api.create("a")
         await settle()
-        await world.clock.advance(60)
+        await world.advance(60)
         assert world.api.node_of("a") == "n1"
     lines = [line for line in capsys.readouterr().out.splitlines() if "scheduling failed; retrying" in line]
     told = [("warning" in line, "forbidden" in line) for line in lines]
@@ -102,10 +103,10 @@ async def test_a_queue_sort_that_always_fails_costs_nothing_but_its_order(monkey
                 world.api.create(f"p{i}", cpu="1", priority=i)
             await settle()
             world.add_node("n1", "3")
-            await world.clock.advance(30)
+            await world.advance(30)
             assert sorted(uid for uid, _ in world.api.posts) == ["p2", "p3", "p4"]
             world.api.delete("p4")
-            await world.clock.advance(30)
+            await world.advance(30)
             assert [uid for uid, _ in world.api.posts[3:]] == ["p1"]
             assert world.queue.pending_counts()["unschedulable"] == 1
             assert (world.rebuilds, world.metrics.errors) == ([], [])

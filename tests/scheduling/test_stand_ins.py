@@ -1,6 +1,7 @@
 """Pods that no plugin rejected and that still have something to wait for."""
 
-from tests.scheduling.world import World, make_pod, settle
+from schedcache.testing import settle
+from tests.scheduling.world import World, make_pod
 
 CLAIMS = [{"name": "gpu"}]
 
@@ -9,11 +10,11 @@ async def test_without_nodes_pods_wait_for_one_and_are_not_tried_meanwhile():
     """kube-scheduler tries them again after each backoff, since it records nobody that rejected them."""
     async with World() as world:
         world.api.create("a")
-        await world.clock.advance(120)
+        await world.advance(120)
         assert world.metrics.attempts == ["unschedulable"]
         assert world.queue.unschedulable_reasons() == {("NoNodes", "schedcache"): 1}
         node = world.add_node("n1")
-        await world.clock.advance(2)
+        await world.advance(2)
         assert world.api.node_of("a") == "n1"
         world.scheduler.handlers.on_delete("Node", node, missed=False)
         world.api.create("b")
@@ -40,12 +41,12 @@ async def test_a_pod_that_asks_for_what_is_not_supported_wakes_when_it_asks_for_
         world.add_node("n1")
         world.api.create("a", resourceClaims=CLAIMS)
         await settle()
-        world.api.change("a", shape=make_pod("a", "a", labels={"x": "y"}, resourceClaims=CLAIMS).shape)
+        world.api.change("a", shape=make_pod("a", labels={"x": "y"}, resourceClaims=CLAIMS).shape)
         world.api.change("a", conditions=())
         world.add_node("n2")
-        await world.clock.advance(60)
+        await world.advance(60)
         assert world.metrics.attempts == ["unschedulable"]
 
-        world.api.change("a", shape=make_pod("a", "a").shape)
-        await world.clock.advance(2)
+        world.api.change("a", shape=make_pod("a").shape)
+        await world.advance(2)
         assert world.api.node_of("a")

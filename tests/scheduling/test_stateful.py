@@ -16,7 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from schedcache.framework import WaitingPod
 from schedcache.model import Node, Pod
 from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
-from tests.scheduling.world import Api, Patience, World, make_node, make_pod, settle
+from schedcache.testing import make_node, settle
+from tests.scheduling.world import Api, Patience, World, make_pod
 
 NAMES = ["web-0", "web-1", "db-0", "job"]
 NODES = ["n1", "n2"]
@@ -115,7 +116,7 @@ class LivingCluster(RuleBasedStateMachine):
         def replace() -> None:
             if held is not None:
                 self.api.delete(held.uid)
-            self.api.create(f"u{self.uids}", name, cpu=cpu, priority=priority, scheduler=scheduler, **gates)
+            self.api.create(f"u{self.uids}", name, cpu=cpu, priority=priority, scheduler_name=scheduler, **gates)
 
         self.now(replace)
 
@@ -144,14 +145,14 @@ class LivingCluster(RuleBasedStateMachine):
         scheduler = {"hand over": "other", "take over": OURS}.get(what, pod.scheduler_name)
         labels = {"version": pod.resource_version}
         cpu = f"{pod.spec.requests.resource.milli_cpu}m"
-        like = make_pod("x", "x", cpu=cpu, labels=labels, priority=pod.priority, scheduler=scheduler, **gates)
+        like = make_pod("x", cpu=cpu, labels=labels, priority=pod.priority, scheduler_name=scheduler, **gates)
         self._change(pod, shape=like.shape)
 
     @precondition(_unfinished)
     @rule(number=st.integers(0, 3), cpu=st.sampled_from(["250m", "1500m", "4"]))
     def resize(self, number: int, cpu: str) -> None:
         self.disturbed |= set(NODES)
-        self._change(self._pick(number), requests=make_pod("x", "x", cpu=cpu).requests)
+        self._change(self._pick(number), requests=make_pod("x", cpu=cpu).requests)
 
     @precondition(_unfinished)
     @rule(number=st.integers(0, 3), node=st.sampled_from(NODES))
@@ -165,7 +166,7 @@ class LivingCluster(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NODES), cpu=st.sampled_from(["1", "2", "4", "6"]))
     def add_or_change_node(self, name: str, cpu: str) -> None:
-        node = make_node(name, cpu, version=self.api.version())
+        node = make_node(name, cpu=cpu, resource_version=self.api.version())
         held = self.nodes.get(name)
         self.nodes[name] = node
         if held is None:
@@ -259,7 +260,7 @@ class LivingCluster(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.3, 1.0, 2.5, 11.0, 31.0, 310.0]))
     def let_time_pass(self, seconds: float) -> None:
-        self.run(self.world.clock.advance(seconds))
+        self.run(self.world.advance(seconds))
 
     # ---- what must hold after every step
 
@@ -374,7 +375,7 @@ class LivingCluster(RuleBasedStateMachine):
 
     def _let_pass_and_permit(self, seconds: float) -> None:
         for _ in range(int(seconds / 2)):
-            self.run(self.world.clock.advance(2.0))
+            self.run(self.world.advance(2.0))
             while self._waiting():
                 self.permit(number=0, allow=True)
 

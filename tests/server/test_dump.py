@@ -13,7 +13,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from schedcache.cache.stories import CAPACITY
 from schedcache.dump import STATES, load_dump, pieces
 from schedcache.server.dump import dump_route, stories, take_dump
-from tests.scheduling.world import World, make_node, make_pod, settle
+from schedcache.testing import make_node, settle
+from tests.scheduling.world import World, make_pod
 
 NOW = datetime(2026, 8, 1, 12, 30, 15, 250_000, tzinfo=UTC)
 
@@ -47,7 +48,7 @@ async def test_every_state_of_a_pod_and_the_sums_of_its_node():
         world.add_node("n1", "1")
         world.api.create("bound", node="n1", cpu="200m")
         world.api.create("ghost", node="n2", cpu="300m")
-        world.api.create("theirs", scheduler="default-scheduler")
+        world.api.create("theirs", scheduler_name="default-scheduler")
         world.api.create("gated", schedulingGates=[{"name": "hold"}])
         world.api.create("big", cpu="64")
         await settle()
@@ -56,7 +57,7 @@ async def test_every_state_of_a_pod_and_the_sums_of_its_node():
         await settle()
         found = dump(world)
         raw = json.loads(written(taken(world)))
-        await world.clock.advance(6)
+        await world.advance(6)
     assert (raw["apiVersion"], raw["kind"], raw["takenAt"]) == ("schedcache/v1", "Dump", "2026-08-01T12:30:15.250000Z")
     assert found.taken_at == NOW
     assert found.resource_versions == {"Pod": "17", "Node": "16"}
@@ -90,7 +91,7 @@ async def test_times_are_dates_whatever_the_clock_of_the_scheduler_says():
         world.add_node("n1", "1")
         world.api.create("big", cpu="64")
         await settle()
-        await world.clock.advance(3)
+        await world.advance(3)
         found = dump(world, stories(world.scheduler, "n1"))
     queued = found.queue.pods["big"]
     assert queued.timestamp == queued.initial_attempt == NOW - timedelta(seconds=3)
@@ -103,9 +104,9 @@ async def test_when_a_backoff_ends_is_told():
     world.api.create("a")
     info = world.queue.pop_nowait()
     info.unschedulable_plugins = set()
-    await world.clock.advance(2)
+    await world.advance(2)
     world.queue.add_unschedulable(info)
-    await world.clock.advance(0.25)
+    await world.advance(0.25)
     raw = json.loads(written(taken(world)))
     assert raw["queue"]["errorBackoff"] == ["a"]
     assert raw["queue"]["pods"]["a"]["timestamp"] == "2026-08-01T12:30:15Z"
@@ -118,10 +119,10 @@ async def test_how_long_an_assumed_pod_keeps_its_room_is_told():
     world.add_node("n1")
     for name in ("binding", "bound"):
         world.api.create(name)
-        pod = make_pod(name, name, node="n1")
+        pod = make_pod(name, uid=name, node="n1")
         world.cache.assume_pod(pod)
     world.cache.finish_binding(pod)
-    await world.clock.advance(10)
+    await world.advance(10)
     found = dump(world)
     assert (found.pods["binding"].binding_finished, found.pods["binding"].assumed_deadline) == (False, None)
     assert found.pods["bound"].binding_finished is True
@@ -217,9 +218,11 @@ async def test_a_large_dump_never_holds_the_loop_for_50_ms():
     for i in range(5000):
         world.scheduler.handlers.on_add("Node", make_node(f"n{i}"))
     for i in range(20_000):
-        world.scheduler.handlers.on_add("Pod", make_pod(f"u{i}", f"p{i}", node=f"n{i % 5000}", version=str(i + 1)))
+        world.scheduler.handlers.on_add(
+            "Pod", make_pod(f"p{i}", uid=f"u{i}", node=f"n{i % 5000}", resource_version=i + 1)
+        )
     for i in range(5000):
-        world.scheduler.handlers.on_add("Pod", make_pod(f"q{i}", f"q{i}", version=str(i + 1)))
+        world.scheduler.handlers.on_add("Pod", make_pod(f"q{i}", uid=f"q{i}", resource_version=i + 1))
     assert len(list(world.cache.stories.of())) == CAPACITY
     gc.collect()
     gc.freeze()  # as the program does once it has listed everything

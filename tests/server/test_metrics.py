@@ -15,7 +15,8 @@ from schedcache.ports import Outage
 from schedcache.scheduling import measured_framework
 from schedcache.server.metrics import PrometheusMetrics
 from schedcache.server.state_metrics import StateCollector
-from tests.scheduling.world import World, settle
+from schedcache.testing import settle
+from tests.scheduling.world import World
 
 
 def samples(registry):
@@ -287,7 +288,7 @@ async def test_states_are_read_when_scraped():
         world.api.create("big", cpu="64")
         world.api.create("gated", schedulingGates=[{"name": "hold"}])
         await settle()
-        await world.clock.advance(40)
+        await world.advance(40)
         found = samples(registry)
     assert found["scheduler_cache_size", (("type", "nodes"),)] == 1
     assert found["scheduler_cache_size", (("type", "pods"),)] == 1

@@ -8,8 +8,10 @@ import sys
 import pytest
 
 from schedcache import testing
+from schedcache.framework import unresolvable
 from schedcache.model import MalformedObjectError
-from schedcache.testing import VirtualClock, as_stored, make_node, make_pod, node_manifest, pod_manifest
+from schedcache.ports import ApiError
+from schedcache.testing import VirtualClock, World, as_stored, make_node, make_pod, node_manifest, pod_manifest
 
 
 class TestBuilders:
@@ -110,3 +112,77 @@ class TestPackage:
         assert testing._LATER.keys() <= set(testing.__all__)
         with pytest.raises(AttributeError, match="no attribute 'Clutser'"):
             _ = testing.Clutser
+
+
+class Maintenance:
+    """A plugin as people write them."""
+
+    name = "Maintenance"
+    per_node = True
+
+    def __init__(self, args, handle):
+        pass
+
+    def filter(self, state, pod, node_info):
+        planned = "maintenance" in node_info.node.annotations
+        return unresolvable("node(s) were about to be serviced") if planned else None
+
+
+class TestWorld:
+    async def test_it_schedules_with_default_plugins_and_further_ones(self):
+        async with World(plugins=[Maintenance]) as world:
+            world.add(make_node("a", cpu="1"), make_node("b", cpu="8", annotations={"maintenance": "planned"}))
+            world.add(make_pod("web-0", cpu="800m"), make_pod("web-1", cpu="800m", namespace="shop"))
+            await world.settle()
+            assert (world.node_of("web-0"), world.node_of("shop/web-1")) == ("a", "")
+            assert world.notes("shop/web-1")[0].startswith(
+                "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were about to be serviced."
+            )
+            assert world.verdict(world.pod("shop/web-1")) == {
+                "a": ("Insufficient cpu",),
+                "b": ("node(s) were about to be serviced",),
+            }
+            world.api.delete(world.pod("web-0").uid)
+            await world.advance(2)
+            assert world.node_of("shop/web-1") == "a"
+            world.check_at_rest()
+
+    async def test_a_profile_can_have_the_given_plugins_alone(self):
+        async with World(plugins=[Maintenance], defaults=False) as world:
+            world.add(make_node("a", cpu="1"), make_pod("big", cpu="64"))
+            await world.settle()
+            assert world.node_of("big") == "a"
+
+    async def test_a_configuration_names_the_plugins_it_wants(self):
+        profiles = [{"schedulerName": "mine"}, {"schedulerName": "careful", **enabled("Maintenance")}]
+        async with World({"profiles": profiles}, plugins=[Maintenance]) as world:
+            world.add(make_node("b", annotations={"maintenance": "planned"}))
+            world.add(make_pod("p", scheduler_name="mine"), make_pod("q", scheduler_name="careful"), make_pod("r"))
+            await world.settle()
+            assert {name: world.node_of(name) for name in "pqr"} == {"p": "b", "q": "", "r": ""}
+
+    async def test_binds_fail_when_a_test_says_so(self):
+        async with World() as world:
+            world.add(make_node("a"), make_node("b", unschedulable=True))
+
+            def refuse(pod, node):
+                raise ApiError("forbidden", status=403)
+
+            world.api.before_bind.append(refuse)
+            world.add(make_pod("p"))
+            await world.settle()
+            assert world.node_of("p") == ""
+            await world.advance(2)
+            assert world.node_of("p") == "a"
+            assert world.api.posts == [("uid-p", "a")] * 2
+
+    async def test_who_only_observes_schedules_nothing(self):
+        async with World(observe=True) as world:
+            world.add(make_node("a"), make_pod("p"), make_pod("q", "a", cpu="1"))
+            await world.settle()
+            assert world.node_of("p") == ""
+            assert world.snapshot().get("a").requested.milli_cpu == 1000
+
+
+def enabled(plugin):
+    return {"plugins": {"multiPoint": {"enabled": [{"name": plugin}]}}}

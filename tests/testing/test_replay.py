@@ -57,13 +57,8 @@ async def test_gpus_that_vanished_under_a_running_pod_hide_nothing_else():
             expect(bound=["default/gpu-reporter"], requested={"g1": {"cpu": "2050m", gpu: "4"}}),
         ]
     )
-    notes = [
-        note
-        for pod, reason, note in world.notebook.events
-        if (pod, reason) == ("default/next-train", "FailedScheduling")
-    ]
-    assert notes
-    assert notes[0].startswith("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.")
+    assert world.recorder.reasons("uid-next-train")[0] == "FailedScheduling"
+    assert world.notes("default/next-train")[0].startswith("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.")
 
 
 async def test_the_peak_of_init_containers_is_held_for_life():
