@@ -20,8 +20,8 @@ from schedcache.cache import (
     UnknownNodeError,
     WrongNodeError,
 )
-from schedcache.model import Pod, Resource
-from schedcache.testing import VirtualClock, as_stored, make_node, make_pod, pod_manifest
+from schedcache.model import Resource
+from schedcache.testing import VirtualClock, make_node, make_pod
 from tests.cache.support import make_cache, names, uids, updated
 
 
@@ -169,9 +169,8 @@ def test_an_update_counts_exactly_the_new_object(change):
 
 def resized(cpu):
     """The pod of one spec, as the kubelet reports its container."""
-    obj = as_stored(pod_manifest("a", "n1", requests={"cpu": "1"}))
-    obj["status"] = {"containerStatuses": [{"name": "main", "allocatedResources": {"cpu": cpu}}]}
-    return Pod.from_dict(obj)
+    reported = {"name": "main", "allocatedResources": {"cpu": cpu}}
+    return make_pod("a", "n1", cpu="1", status={"containerStatuses": [reported]})
 
 
 def test_a_resize_counts_without_a_change_of_the_spec():

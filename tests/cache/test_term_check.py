@@ -6,8 +6,8 @@ from schedcache.cache import TermIndex
 from schedcache.cache.terms import Owned, OwnedTerm, Ownership, PodTerm
 from schedcache.cache.terms.files import ShapeFile
 from schedcache.cache.terms.term import Placed
-from schedcache.model import LabelSelector, Pod, Requirement
-from schedcache.testing import as_stored, make_pod, pod_manifest
+from schedcache.model import LabelSelector, Requirement
+from schedcache.testing import make_pod
 from tests.cache.support import make_cache, updated
 
 IN_A, IN_B = (Requirement("app", "In", (name,)) for name in ("a", "b"))
@@ -23,13 +23,11 @@ ASKED = make_pod("asked", labels={"app": "x"}).shape
 def index():
     """Pods a (two, one of them terminating) and b (in another namespace), which own a term each, and four terms asked for."""
     cache = make_cache("n1", "n2")
-    obj = as_stored(pod_manifest("a2", "n1", labels={"app": "a"}, anti_affinity={"app": "x"}))
-    obj["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     everything = {"topologyKey": "zone", "labelSelector": {}, "namespaceSelector": {}}
     cache.add_pod(make_pod("a1", "n1", labels={"app": "a"}, anti_affinity={"app": "x"}))
-    cache.add_pod(Pod.from_dict(obj))
-    spec = {"affinity": {"podAntiAffinity": {REQUIRED: [everything]}}}
-    cache.add_pod(make_pod("b", "n2", namespace="far", labels={"app": "b"}, **spec))
+    cache.add_pod(make_pod("a2", "n1", labels={"app": "a"}, anti_affinity={"app": "x"}, terminating=True))
+    affinity = {"podAntiAffinity": {REQUIRED: [everything]}}
+    cache.add_pod(make_pod("b", "n2", namespace="far", labels={"app": "b"}, affinity=affinity))
     snapshot = updated(cache)
     found = snapshot.term_index
     for term in (EVERY_A, LIVE_A, ALL, FAR_B):

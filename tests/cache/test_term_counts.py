@@ -9,17 +9,11 @@ import pytest
 from schedcache.cache import TermIndex
 from schedcache.cache.terms import Ownership, PodTerm, owned_terms
 from schedcache.cache.terms.row_counts import RowCounts
-from schedcache.model import LabelSelector, Pod, Requirement
-from schedcache.testing import as_stored, make_pod, pod_manifest
+from schedcache.model import LabelSelector, Requirement
+from schedcache.testing import make_pod
 from tests.cache.support import make_cache, updated
 
 APPS = [LabelSelector((Requirement("app", "In", (name,)),)) for name in ("a", "b")]
-
-
-def terminating(name, node, **more):
-    obj = as_stored(pod_manifest(name, node, **more))
-    obj["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    return Pod.from_dict(obj)
 
 
 class TestRowCounts:
@@ -56,18 +50,18 @@ class TestTerminating:
     def test_pods_that_come_while_the_index_is_active_are_left_out_of_later_questions(self):
         cache = make_cache("n1", "n2")
         for name in ("early", "earlier"):
-            cache.add_pod(terminating(name, "n2", labels={"app": "a"}))
+            cache.add_pod(make_pod(name, "n2", labels={"app": "a"}, terminating=True))
         snapshot = updated(cache)
         live, every = PodTerm(None, APPS[0], ignore_terminating=True), PodTerm(None, APPS[0])
         assert snapshot.term_index.counts(PodTerm(None, APPS[1])).sum() == 0
         for i in range(2):
-            cache.add_pod(terminating(f"t{i}", "n1", labels={"app": "a"}))
+            cache.add_pod(make_pod(f"t{i}", "n1", labels={"app": "a"}, terminating=True))
             cache.add_pod(make_pod(f"p{i}", "n1", labels={"app": "a"}))
         updated(cache, snapshot)
         assert snapshot.term_index.counts(live).tolist() == [2, 0]
         assert snapshot.term_index.counts(every).tolist() == [4, 2]
-        cache.remove_pod(terminating("t0", "n1"))
-        cache.remove_pod(terminating("early", "n2"))
+        cache.remove_pod(make_pod("t0", "n1", terminating=True))
+        cache.remove_pod(make_pod("early", "n2", terminating=True))
         updated(cache, snapshot)
         assert snapshot.term_index.counts(live).tolist() == [2, 0]
         assert snapshot.term_index.counts(every).tolist() == [3, 1]
@@ -79,7 +73,7 @@ class TestTerminating:
         live, every = PodTerm(None, APPS[0], ignore_terminating=True), PodTerm(None, APPS[0])
         for term in (live, every):
             assert snapshot.term_index.counts(term).tolist() == [0]
-        cache.add_pod(terminating("t", "n1", labels={"app": "a"}))
+        cache.add_pod(make_pod("t", "n1", labels={"app": "a"}, terminating=True))
         updated(cache, snapshot)
         assert [snapshot.term_index.counts(term).tolist() for term in (live, every)] == [[0], [1]]
 

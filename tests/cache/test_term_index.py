@@ -6,26 +6,16 @@ from hypothesis import strategies as st
 from schedcache.cache import Columns, SchedulerCache, Snapshot, TermIndex
 from schedcache.cache.terms import OwnedTerm, Ownership, PodTerm, owned_terms
 from schedcache.cache.terms.row_counts import RowCounts
-from schedcache.model import LabelSelector, Node, Pod, Requirement
+from schedcache.model import LabelSelector, Requirement
+from schedcache.testing import make_node, make_pod
 
 WEB = LabelSelector((Requirement("app", "In", ("web",)),))
 DB = LabelSelector((Requirement("app", "In", ("db",)),))
 HOST = "kubernetes.io/hostname"
 
 
-def make_node(name, **labels):
-    return Node.from_dict({"metadata": {"name": name, "labels": {HOST: name, **labels}}})
-
-
 def anti(selector, **more):
     return {"labelSelector": selector, "topologyKey": HOST, **more}
-
-
-def make_pod(uid, node="", labels=None, namespace="default", terminating=False, affinity=None):
-    meta = {"name": uid, "uid": uid, "namespace": namespace, "labels": labels or {}}
-    if terminating:
-        meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    return Pod.from_dict({"metadata": meta, "spec": {"nodeName": node, "affinity": affinity or {}}})
 
 
 def term(selector=WEB, namespaces=("default",), **more):
@@ -322,7 +312,7 @@ def test_the_index_equals_a_recount_after_any_history(steps):
     for step in steps:
         match step:
             case ("node", name):
-                node = make_node(name, zone=str(len(nodes)))
+                node = make_node(name, labels={"zone": str(len(nodes))})
                 if name in nodes:
                     cache.update_node(nodes[name], node)
                 else:
@@ -333,7 +323,9 @@ def test_the_index_equals_a_recount_after_any_history(steps):
             case ("pod", uid, node, labels, namespace, terminating, affinity):
                 if uid in pods:
                     node, namespace = pods[uid].node_name, pods[uid].namespace
-                pod = make_pod(uid, node, labels, namespace, terminating, affinity)
+                pod = make_pod(
+                    uid, node, labels, uid=uid, namespace=namespace, terminating=terminating, affinity=affinity
+                )
                 if uid in pods:
                     cache.update_pod(pods[uid], pod)
                 else:
@@ -346,7 +338,7 @@ def test_the_index_equals_a_recount_after_any_history(steps):
                 assert by_node(snapshot, wanted) == counted(pods, nodes, wanted)
             case ("owners", labels, namespace, namespace_labels):
                 cache.update_snapshot(snapshot)
-                incoming = make_pod("new", "", labels, namespace).shape
+                incoming = make_pod("new", "", labels, namespace=namespace).shape
                 found = snapshot.term_index.owned_by_others(incoming, namespace_labels)
                 assert owners(found, snapshot) == expected_owners(pods, nodes, incoming, namespace_labels)
         cache.update_snapshot(snapshot)
@@ -386,20 +378,11 @@ def test_the_topology_version_moves_with_labels_taints_and_nodes_alone():
         assert snapshot.columns.topology_version >= before
         return snapshot.columns.topology_version > before
 
-    plain, labelled = make_node("n1"), make_node("n1", zone="a")
-    tainted = Node.from_dict(
-        {
-            "metadata": {"name": "n1", "labels": labelled.labels},
-            "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]},
-        }
-    )
-    beating = Node.from_dict(
-        {
-            "metadata": {"name": "n1", "labels": labelled.labels},
-            "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]},
-            "status": {"allocatable": {"cpu": "9"}, "conditions": [{"type": "Ready", "status": "True"}]},
-        }
-    )
+    plain, labelled = make_node("n1"), make_node("n1", labels={"zone": "a"})
+    taints = [{"key": "k", "effect": "NoSchedule"}]
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    tainted = make_node("n1", labels={"zone": "a"}, taints=taints)
+    beating = make_node("n1", labels={"zone": "a"}, taints=taints, cpu="9", status=ready)
     assert moved(cache.add_node, plain)
     assert not moved(cache.add_pod, make_pod("p", "n1"))
     assert moved(cache.update_node, plain, labelled)

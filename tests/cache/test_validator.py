@@ -4,14 +4,7 @@ import pytest
 
 from schedcache.cache import CacheCorruptedError
 from schedcache.cache.checks.validator import Validator, run
-
-
-class Clock:
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
+from schedcache.testing import VirtualClock
 
 
 class Checks:
@@ -30,7 +23,7 @@ class Checks:
 
 @pytest.mark.parametrize(("seconds", "calls"), [(0.0, 0), (0.004, 0), (0.011, 2), (1.0, 200)])
 def test_everything_is_checked_as_often_as_5_ms_a_call_allow(seconds, calls):
-    clock = Clock()
+    clock = VirtualClock(0.0)
     validator, checks = Validator(clock), Checks(clock, seconds)
     for _ in range(2 * (calls + 1)):
         validator.after("change", checks.everything, checks.changed)
@@ -38,7 +31,7 @@ def test_everything_is_checked_as_often_as_5_ms_a_call_allow(seconds, calls):
 
 
 def test_calls_of_each_kind_are_counted_by_themselves():
-    clock = Clock()
+    clock = VirtualClock(0.0)
     validator, checks = Validator(clock), Checks(clock, 0.0125)
     for call in ("change", "update", "update", "change"):
         validator.after(call, checks.everything)
@@ -49,7 +42,7 @@ def test_calls_of_each_kind_are_counted_by_themselves():
 
 
 def test_a_clock_that_goes_astray_stops_no_checks_for_long():
-    clock = Clock()
+    clock = VirtualClock(0.0)
     validator, checks = Validator(clock), Checks(clock, -3.0)
     for _ in range(3):
         validator.after("change", checks.everything)
@@ -69,7 +62,7 @@ def crashing():
 
 
 def test_a_difference_is_raised_where_nobody_is_to_be_told():
-    validator = Validator(Clock())
+    validator = Validator(VirtualClock(0.0))
     for _ in range(2):
         with pytest.raises(CacheCorruptedError, match=r"^wrong$"):
             validator.after("change", failing)
@@ -80,13 +73,13 @@ def test_a_check_that_trips_over_damage_has_found_it():
         run(crashing)
     assert isinstance(error.value.__cause__, KeyError)
     told = []
-    Validator(Clock(), told.append).after("change", crashing)
+    Validator(VirtualClock(0.0), told.append).after("change", crashing)
     assert [str(error) for error in told] == ["the check fails: KeyError: 'n1'"]
 
 
 def test_who_is_told_is_told_once_until_the_start_over():
     told = []
-    validator = Validator(Clock(), told.append)
+    validator = Validator(VirtualClock(0.0), told.append)
     for _ in range(2):
         for _ in range(3):
             validator.after("change", failing)
@@ -95,7 +88,7 @@ def test_who_is_told_is_told_once_until_the_start_over():
 
 
 def test_what_changed_is_told_as_well():
-    clock, told = Clock(), []
+    clock, told = VirtualClock(0.0), []
     validator = Validator(clock, told.append)
     validator.after("change", Checks(clock, 1.0).everything)
     validator.after("change", failing, failing)

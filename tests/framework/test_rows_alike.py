@@ -18,7 +18,8 @@ from schedcache.framework import CycleState, Framework, Handle, PluginError, Row
 from schedcache.framework.kept import most_specs
 from schedcache.plugins.default_plugins import default_registry
 from schedcache.simulation.cluster import OfflineCluster, read_pod
-from tests.framework.world import Nominations, make_node, make_pod
+from schedcache.testing import make_node
+from tests.framework.world import Nominations, make_pod
 
 VECTORS = Path(__file__).parents[1] / "plugins" / "vectors"
 LINES = gzip.decompress((VECTORS / "random.jsonl.gz").read_bytes()).decode().splitlines()

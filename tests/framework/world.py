@@ -1,14 +1,18 @@
 """A framework around plugins made for one test."""
 
 import random
+from functools import partial
 
+from schedcache import testing
 from schedcache.cache import ClusterObjects, Snapshot
 from schedcache.config import profile_with_defaults
 from schedcache.config.types import KubeSchedulerProfile, Plugin, Plugins, PluginSet
 from schedcache.framework import Framework, Handle, Registry
-from schedcache.model import Node, Pod
 from schedcache.plugins.default_binder import DefaultBinder
 from schedcache.plugins.priority_sort import PrioritySort
+from schedcache.testing import make_node
+
+make_pod = partial(testing.make_pod, cpu="1")
 
 
 class Nominations(dict):
@@ -46,26 +50,6 @@ def make_framework(*plugins, weights=None, nominations=None, objects=None, binde
     profile = profile_with_defaults(KubeSchedulerProfile(scheduler_name="test", plugins=sets, plugin_config=args))
     handle = Handle(cluster_objects=objects or ClusterObjects(), nominator=nominations or Nominations(), binder=binder)
     return Framework(profile, Registry({p.name: p for p in classes}), handle)
-
-
-def make_node(name, cpu="4", pods="110", **fields):
-    allocatable = {"cpu": cpu, "memory": "8Gi", "pods": pods}
-    spec = {"taints": fields.pop("taints", []), "unschedulable": fields.pop("unschedulable", False)}
-    labels = {"kubernetes.io/hostname": name, **fields.pop("labels", {})}
-    return Node.from_dict(
-        {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {"allocatable": allocatable, **fields}}
-    )
-
-
-def make_pod(name, cpu="1", *, node="", nominated="", labels=None, **spec):
-    container = {"name": "c", "image": "registry.example/app:1", "resources": {"requests": {"cpu": cpu} if cpu else {}}}
-    return Pod.from_dict(
-        {
-            "metadata": {"name": name, "uid": f"uid-{name}", "namespace": "default", "labels": labels or {}},
-            "spec": {"containers": [container], "nodeName": node or None, **spec},
-            "status": {"nominatedNodeName": nominated or None},
-        }
-    )
 
 
 def make_snapshot(*names, pods=()):

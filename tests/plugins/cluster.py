@@ -7,43 +7,17 @@ from schedcache.framework.handle import Handle
 from schedcache.framework.interface import CycleState
 from schedcache.framework.row_view import RowView
 from schedcache.framework.status import Code
-from schedcache.model import Node, Pod
+from tests.framework.world import Nominations
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
-
-
-def make_node(name, zone=None, *, taints=(), **labels):
-    topology = {} if zone is None else {ZONE: zone}
-    return Node.from_dict(
-        {"metadata": {"name": name, "labels": {HOST: name, **topology, **labels}}, "spec": {"taints": list(taints)}}
-    )
-
-
-def make_pod(name, node="", labels=None, *, namespace="default", terminating=False, owner=None, nominated="", **spec):
-    meta = {"name": name, "uid": f"{namespace}-{name}", "namespace": namespace, "labels": labels or {}}
-    if terminating:
-        meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    if owner is not None:
-        kind, owner_name = owner
-        meta["ownerReferences"] = [{"kind": kind, "name": owner_name, "uid": "u", "controller": True}]
-    status = {"nominatedNodeName": nominated}
-    return Pod.from_dict({"metadata": meta, "spec": {"nodeName": node, **spec}, "status": status})
 
 
 def handle(*objects):
     stores = ClusterObjects()
     for obj in objects:
         stores.add(type(obj).__name__, obj)
-    return Handle(cluster_objects=stores, nominator=NoNominations())
-
-
-class NoNominations:
-    def nominated_nodes(self):
-        return ()
-
-    def nominated_pods_for_node(self, node_name):
-        return ()
+    return Handle(cluster_objects=stores, nominator=Nominations())
 
 
 def whole(snapshot):

@@ -5,14 +5,15 @@ import pytest
 from schedcache.cache import SchedulerCache, Snapshot
 from schedcache.framework import CycleState, RowView
 from schedcache.plugins.image_locality import ImageLocality
-from tests.framework.world import make_node, make_pod
+from schedcache.testing import make_node
+from tests.framework.world import make_pod
 from tests.plugins.cluster import handle
 
 GIB = 2**30
 
 
 def node(name, *images):
-    return make_node(name, images=[{"names": [image], "sizeBytes": GIB} for image in images])
+    return make_node(name, images=[([image], GIB) for image in images])
 
 
 def scores(plugin, snapshot, pod):
@@ -23,7 +24,7 @@ def scores(plugin, snapshot, pod):
 
 def test_scores_follow_the_cluster():
     cache, snapshot, plugin = SchedulerCache(), Snapshot(), ImageLocality(None, handle())
-    pod = make_pod("p")
+    pod = make_pod("p", containers=[{"name": "c", "image": "registry.example/app:1"}])
     nodes = {name: node(name) for name in ("n1", "n2")}
     for each in nodes.values():
         cache.add_node(each)

@@ -9,7 +9,8 @@ from schedcache.framework.interface import CycleState
 from schedcache.framework.status import Code
 from schedcache.model.objects import Namespace
 from schedcache.plugins.inter_pod_affinity import InterPodAffinity
-from tests.plugins.cluster import HOST, ZONE, handle, hint, make_node, make_pod, reasons, rejected, scores, whole
+from schedcache.testing import make_node, make_pod
+from tests.plugins.cluster import HOST, ZONE, handle, hint, reasons, rejected, scores, whole
 
 NOT_NEAR = (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "node(s) didn't match pod affinity rules")
 TOO_NEAR = (Code.UNSCHEDULABLE, "node(s) didn't match pod anti-affinity rules")
@@ -311,7 +312,7 @@ def test_hints_for_nodes():
     assert asked(avoids, in_a, outside)
     assert asked(avoids, in_a, in_b)
     assert not asked(avoids, outside, in_a)
-    assert not asked(avoids, in_a, make_node("n", "a", other="x"))
+    assert not asked(avoids, in_a, make_node("n", "a", labels={"other": "x"}))
 
 
 def test_hints_for_namespaces():
@@ -469,7 +470,7 @@ def expected_scores(pod, nodes, placed, hard_weight):
 
 
 def build(nodes, placed, prefix="p"):
-    made = [make_node(f"n{i}", zone, **labels) for i, (zone, labels) in enumerate(nodes)]
+    made = [make_node(f"n{i}", zone, labels=labels) for i, (zone, labels) in enumerate(nodes)]
     pods = [
         make_pod(f"{prefix}{i}", f"n{node % len(nodes)}", labels, namespace=ns, affinity=affinity)
         for i, (node, labels, ns, affinity) in enumerate(placed)

@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from schedcache.config.plugin_args import NodeAffinityArgs
 from schedcache.model import Pod, Taint, wire
 from schedcache.plugins.default_plugins import default_registry
-from tests.framework.world import make_node, make_pod
+from schedcache.testing import make_node
+from tests.framework.world import make_pod
 from tests.plugins.cluster import handle
 
 CORDON = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}
@@ -116,7 +117,7 @@ def test_resources_fit_waits_for_placed_pods_to_go():
 def test_resources_fit_waits_for_less_of_what_the_pod_asks_for(asks, expected):
     running = make_pod("r", cpu="2", node="n")
     smaller = with_requests(running, "1")
-    pod = make_pod("p", cpu=asks)
+    pod = make_pod("p", cpu=asks or None)
     assert helps("NodeResourcesFit", "AssignedPod", "UpdatePodScaleDown", pod, running, smaller) is expected
     assert not helps("NodeResourcesFit", "AssignedPod", "UpdatePodScaleDown", pod, smaller, running)
     assert not helps(
@@ -144,7 +145,7 @@ def test_node_ports_waits_for_its_port(deleted, expected):
 
 
 def test_declared_features_wait_for_other_features():
-    plain, capable = make_node("n"), make_node("n", declaredFeatures=["UserNamespacesHostNetworkSupport"])
+    plain, capable = make_node("n"), make_node("n", status={"declaredFeatures": ["UserNamespacesHostNetworkSupport"]})
     pod, other = make_pod("p"), make_pod("p", hostNetwork=True, hostUsers=False)
     assert helps("NodeDeclaredFeatures", "Node", "Add", pod, None, plain)
     assert helps("NodeDeclaredFeatures", "Node", "UpdateNodeDeclaredFeature", pod, plain, capable)

@@ -11,7 +11,8 @@ from schedcache.framework.status import Code
 from schedcache.model.objects import ReplicaSet, ReplicationController, Service, StatefulSet
 from schedcache.model.wire import TopologySpreadConstraintWire
 from schedcache.plugins.pod_topology_spread import REASON, REASON_LABEL, PodTopologySpread
-from tests.plugins.cluster import HOST, ZONE, handle, hint, make_node, make_pod, reasons, rejected, scores, whole
+from schedcache.testing import make_node, make_pod
+from tests.plugins.cluster import HOST, ZONE, handle, hint, reasons, rejected, scores, whole
 
 SKEWED = (Code.UNSCHEDULABLE, REASON)
 NO_LABEL = (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON_LABEL)
@@ -58,7 +59,7 @@ def test_nodes_without_the_label_are_out_for_good():
 def test_the_first_constraint_that_fails_gives_the_reason():
     snapshot = Snapshot.build(
         [make_pod("p", "a1", WEB)],
-        [make_node("a1", "a"), make_node("b1", "b", rack="1"), make_node("a2", "a", rack="1")],
+        [make_node("a1", "a"), make_node("b1", "b", labels={"rack": "1"}), make_node("a2", "a", labels={"rack": "1"})],
     )
     by_zone_first = incoming(spread(), spread("rack"))
     # a1 lacks "rack": its pod is not counted, so no zone is ahead of the other.
@@ -107,7 +108,7 @@ def test_a_missing_selector_matches_nothing():
 
 
 def test_node_affinity_policy_decides_whose_domains_exist():
-    nodes = [make_node("a1", "a", disk="ssd"), make_node("b1", "b")]
+    nodes = [make_node("a1", "a", labels={"disk": "ssd"}), make_node("b1", "b")]
     snapshot = Snapshot.build([make_pod("p", "a1", WEB)], nodes)
     wanted = {"nodeSelector": {"disk": "ssd"}}
     assert rejected(plugin(), incoming(spread(), **wanted), snapshot) == {}
@@ -331,7 +332,7 @@ def test_hints_for_nodes():
     assert asked(waiting, in_a, outside)
     assert asked(waiting, in_a, in_b)
     assert asked(waiting, in_a, tainted)
-    assert not asked(waiting, in_a, make_node("n", "a", other="x"))
+    assert not asked(waiting, in_a, make_node("n", "a", labels={"other": "x"}))
 
 
 def test_hints_depend_on_more_than_the_shape_when_defaults_are_hard():
@@ -381,7 +382,8 @@ TAINT = {"key": "k", "effect": "NoSchedule"}
 
 def build(nodes, placed):
     made = [
-        make_node(f"n{i}", zone, taints=[TAINT] * tainted, **labels) for i, (zone, labels, tainted) in enumerate(nodes)
+        make_node(f"n{i}", zone, taints=[TAINT] * tainted, labels=labels)
+        for i, (zone, labels, tainted) in enumerate(nodes)
     ]
     pods = [
         make_pod(f"p{i}", f"n{node % len(nodes)}", labels, terminating=dying, namespace=namespace)

@@ -8,7 +8,8 @@ from schedcache.config.plugin_args import UtilizationShapePoint, VolumeBindingAr
 from schedcache.framework.interface import CycleState
 from schedcache.framework.status import SKIP, Code
 from schedcache.plugins.volume_binding import VolumeBinding
-from tests.plugins.cluster import HOST, ZONE, handle, make_node, reasons, rejected, whole
+from schedcache.testing import make_node
+from tests.plugins.cluster import HOST, ZONE, handle, reasons, rejected, whole
 from tests.plugins.volumes import (
     DRIVER,
     claim,
@@ -169,7 +170,7 @@ def test_the_first_bound_claim_that_fails_on_a_node_gives_the_reason():
 def test_migrated_volumes_are_looked_for_by_the_drivers_labels_where_the_node_has_migrated():
     key = "topology.ebs.csi.aws.com/zone"
     disk = volume("v", awsElasticBlockStore={"volumeID": "vol-1"}, terms=[term(expression(ZONE, "z1"))], phase="Bound")
-    nodes = [make_node("old", "z1"), make_node("new", "z1", **{key: "z1"}), make_node("bare", "z1")]
+    nodes = [make_node("old", "z1"), make_node("new", "z1", labels={key: "z1"}), make_node("bare", "z1")]
     migrated = ("kubernetes.io/aws-ebs",)
     objects = [claim("c", bound_to="v"), disk, csi_node("new", migrated=migrated), csi_node("bare", migrated=migrated)]
     snapshot = Snapshot.build([], nodes)

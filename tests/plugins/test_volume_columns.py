@@ -14,7 +14,8 @@ from schedcache.plugins.volume_restrictions import VolumeRestrictions
 from schedcache.plugins.volume_zone import VolumeZone
 from schedcache.plugins.volumes.matching import is_bound_to
 from schedcache.plugins.volumes.places import first_reaching
-from tests.plugins.cluster import HOST, ZONE, handle, make_node, reasons, whole
+from schedcache.testing import make_node
+from tests.plugins.cluster import HOST, ZONE, handle, reasons, whole
 from tests.plugins.volumes import (
     DRIVER,
     attachment,

@@ -7,7 +7,8 @@ from schedcache.framework.interface import CycleState
 from schedcache.framework.status import SKIP, Code
 from schedcache.model.storage import CSINode
 from schedcache.plugins.node_volume_limits import NodeVolumeLimits
-from tests.plugins.cluster import handle, make_node, reasons, rejected, whole
+from schedcache.testing import make_node
+from tests.plugins.cluster import handle, reasons, rejected, whole
 from tests.plugins.volumes import (
     DRIVER,
     attachment,

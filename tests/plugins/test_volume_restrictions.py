@@ -6,7 +6,8 @@ from schedcache.cache import Snapshot
 from schedcache.framework.interface import CycleState
 from schedcache.framework.status import SKIP, Code
 from schedcache.plugins.volume_restrictions import VolumeRestrictions, conflict
-from tests.plugins.cluster import handle, make_node, make_pod, reasons, rejected, whole
+from schedcache.testing import make_node, make_pod
+from tests.plugins.cluster import handle, reasons, rejected, whole
 from tests.plugins.volumes import claim, pod_with
 
 DISK = (Code.UNSCHEDULABLE, "node(s) had no available disk")

@@ -6,7 +6,8 @@ from schedcache.cache import Snapshot
 from schedcache.framework.interface import CycleState
 from schedcache.framework.status import SKIP, Code
 from schedcache.plugins.volume_zone import VolumeZone, topologies_of
-from tests.plugins.cluster import ZONE, handle, make_node, reasons, rejected, whole
+from schedcache.testing import make_node
+from tests.plugins.cluster import ZONE, handle, reasons, rejected, whole
 from tests.plugins.volumes import claim, csi_volume, pod_with, storage_class
 
 BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"

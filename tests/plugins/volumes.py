@@ -9,7 +9,8 @@ from schedcache.model.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from tests.plugins.cluster import HOST, make_pod
+from schedcache.testing import make_pod
+from tests.plugins.cluster import HOST
 
 DRIVER = "csi.example.com"
 GIB = 2**30

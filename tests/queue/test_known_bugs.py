@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from schedcache.cache import ClusterObjects
 from schedcache.config.plugin_args import InterPodAffinityArgs
 from schedcache.framework import Handle
-from schedcache.model import Pod
 from schedcache.model.objects import Namespace
 from schedcache.plugins.inter_pod_affinity import InterPodAffinity
 from schedcache.queue import EventHint, QueueError, SchedulingQueue
@@ -254,7 +253,5 @@ def test_141954_a_pod_that_waits_for_a_partner_in_selected_namespaces(namespace,
     together = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     queue.add(make_pod("w", affinity=together))
     reject(queue, pop(queue), plugin.name)
-    metadata = {"namespace": namespace, "name": "db", "uid": "db", "labels": {"app": "db"}}
-    partner = Pod.from_dict({"metadata": metadata, "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}})
-    queue.move(ASSIGNED_POD_ADD, None, partner)
+    queue.move(ASSIGNED_POD_ADD, None, make_pod("db", "n1", {"app": "db"}, namespace=namespace))
     assert queue.find("default", "w")[0] == ("backoff" if wakes else "unschedulable")

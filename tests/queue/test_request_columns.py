@@ -3,8 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedcache.model import Pod, Resource
+from schedcache.model import Resource
 from schedcache.queue.pool import Bucket, Rejection, SpecGroup
+from schedcache.testing import make_pod
 
 RESOURCES = ["cpu", "memory", "ephemeral-storage", "example.com/gpu", "hugepages-2Mi"]
 AMOUNTS = st.dictionaries(st.sampled_from(RESOURCES), st.integers(0, 3), max_size=4)
@@ -12,8 +13,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["add", "add", "remove", "ask"]), AMO
 
 
 def spec_of(bucket: Bucket, requests: dict[str, int]) -> SpecGroup:
-    container = {"name": "c", "resources": {"requests": {name: str(n) for name, n in requests.items()}}}
-    pod = Pod.from_dict({"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [container]}})
+    pod = make_pod("p", requests=requests)
     return SpecGroup(bucket, (pod.spec, pod.requests))
 
 

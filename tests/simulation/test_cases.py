@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from schedcache.config import ConfigError, config_from_dict, load_config
-from schedcache.model import MalformedObjectError, Pod, parse_quantity
+from schedcache.model import MalformedObjectError, parse_quantity
 from schedcache.simulation import WhatIf, parse_objects, simulate
+from schedcache.testing import make_pod
 
 CASES = Path(__file__).parent / "cases"
 EXPECTED = {
@@ -91,7 +92,7 @@ def test_warns_where_the_verdict_is_right_and_surely_not_meant(case_id):
 def test_totals_of_a_node_follow_the_formula_of_the_filter(case_id):
     case = EXPECTED[case_id]
     what_if = WhatIf(objects_of(case), config_of(case))
-    probe = Pod.from_dict({"metadata": {"name": "probe", "uid": "probe"}, "spec": {"containers": []}})
+    probe = make_pod("probe", scheduler_name="default-scheduler", containers=[])
     nodes = what_if.ask([probe]).report["nodes"]
     for node, expected in case["requested"].items():
         found = nodes[node]["requested"]
@@ -126,9 +127,7 @@ def test_every_legal_quantity_is_read_and_no_illegal_one():
     data = json.loads((CASES / EXPECTED["B030"]["input"]).read_text())
 
     def requests(kind, text):
-        container = {"resources": {"requests": {kind: text}}}
-        pod = Pod.from_dict({"metadata": {"name": "p"}, "spec": {"containers": [container]}})
-        return pod.requests.resource
+        return make_pod("p", requests={kind: text}).requests.resource
 
     for entry in data["ok"]:
         nanos = parse_quantity(entry["text"])
@@ -137,7 +136,9 @@ def test_every_legal_quantity_is_read_and_no_illegal_one():
         found = requests(entry["kind"], entry["text"])
         assert (found.memory == entry["bytes"]) if "bytes" in entry else (found.milli_cpu == entry["milli"]), entry
     for text in data["error"]:
-        with pytest.raises(MalformedObjectError, match=r"Pod p: spec\.containers\[0\]\.resources\.requests\.memory"):
+        with pytest.raises(
+            MalformedObjectError, match=r"Pod default/p: spec\.containers\[0\]\.resources\.requests\.memory"
+        ):
             requests("memory", text)
 
 

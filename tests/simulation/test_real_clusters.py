@@ -9,6 +9,7 @@ from bench import openb_trace
 from schedcache.config import config_from_dict
 from schedcache.model import Node, Pod, parse_quantity
 from schedcache.simulation import WhatIf, parse_objects
+from schedcache.testing import make_pod
 
 DUMP = Path(__file__).parent / "dump"
 POOL = "gke-demo-default-pool-0a1b2c3d-"
@@ -36,8 +37,7 @@ def what_if(dump):
 
 
 def asking(cpu):
-    container = {"name": "c", "image": "registry.example/app:1", "resources": {"requests": {"cpu": cpu}}}
-    return Pod.from_dict({"metadata": {"name": "probe", "uid": "probe"}, "spec": {"containers": [container]}})
+    return make_pod("probe", scheduler_name="default-scheduler", cpu=cpu)
 
 
 def test_finished_pods_of_the_dump_do_not_count(what_if):
