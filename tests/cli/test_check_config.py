@@ -8,7 +8,7 @@ from schedcache.cli import main
 from schedcache.config import config_from_dict
 from schedcache.framework import Framework, Handle, PluginSetError, Registry
 from schedcache.plugins.default_plugins import default_registry
-from tests.framework.world import Nominations
+from schedcache.queue import Nominator
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -81,7 +81,7 @@ def test_a_plugin_that_reads_what_cannot_be_watched_is_named():
     plugins = {"multiPoint": {"enabled": [{"name": "ReadsConfigMaps"}]}}
     [profile] = config_from_dict({"profiles": [{"plugins": plugins}]}).config.profiles
     registry = Registry({**default_registry(), "ReadsConfigMaps": ReadsConfigMaps})
-    framework = Framework(profile, registry, Handle(cluster_objects=ClusterObjects(), nominator=Nominations()))
+    framework = Framework(profile, registry, Handle(cluster_objects=ClusterObjects(), nominator=Nominator()))
     with pytest.raises(
         PluginSetError, match="'ReadsConfigMaps' reads objects of kind 'ConfigMap'; expected one of CSI"
     ):

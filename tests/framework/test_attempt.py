@@ -17,7 +17,7 @@ from schedcache.framework import (
     unresolvable,
     unschedulable,
 )
-from tests.framework.world import Nominations, make_framework, make_pod, make_snapshot, plugin, schedule
+from tests.framework.world import make_framework, make_pod, make_snapshot, nominated, plugin, schedule
 
 
 def rejecting(name, *node_names, status=None):
@@ -242,7 +242,7 @@ class Company:
 def test_nominated_pods_of_at_least_the_priority_take_their_room():
     running = make_pod("r", node="n1")
     guest = make_pod("guest", nominated="n1", priority=5)
-    framework = make_framework(Crowd, nominations=Nominations({"n1": [guest]}))
+    framework = make_framework(Crowd, nominations=nominated(guest))
     snapshot = make_snapshot("n1", pods=[running])
     with pytest.raises(FitError, match="1 crowded"):
         schedule(framework, make_pod("p", priority=5), snapshot)
@@ -251,7 +251,7 @@ def test_nominated_pods_of_at_least_the_priority_take_their_room():
 
 
 def test_the_pod_must_fit_without_the_nominated_ones_too():
-    framework = make_framework(Company, nominations=Nominations({"n1": [make_pod("guest", nominated="n1")]}))
+    framework = make_framework(Company, nominations=nominated(make_pod("guest", nominated="n1")))
     with pytest.raises(FitError, match="1 lonely"):
         schedule(framework, make_pod("p"), make_snapshot("n1"))
 
@@ -290,7 +290,7 @@ def test_per_node_plugins_see_the_pods_that_are_added_in_thought():
             return 10 * len(node_info.pods)
 
     guest = make_pod("guest", nominated="n1", priority=9)
-    framework = make_framework(Plain, nominations=Nominations({"n1": [guest]}))
+    framework = make_framework(Plain, nominations=nominated(guest))
     snapshot = make_snapshot("n1", "n2", "n3", pods=[make_pod("r1", node="n1"), make_pod("r2", node="n2")])
     assert schedule(framework, make_pod("p"), snapshot).node_name == "n2"
     assert seen == {"n1": [["guest", "r1"], ["r1"]], "n2": [["r2"]], "n3": [[]]}

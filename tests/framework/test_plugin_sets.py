@@ -6,12 +6,12 @@ from schedcache.cache import ClusterObjects
 from schedcache.config import config_from_dict
 from schedcache.framework import Framework, Handle, PluginSetError
 from schedcache.plugins.default_plugins import default_registry
-from tests.framework.world import Nominations
+from schedcache.queue import Nominator
 
 
 def framework(plugins=None, registry=None, **profile):
     config = config_from_dict({"profiles": [{"schedulerName": "x", "plugins": plugins or {}, **profile}]}).config
-    handle = Handle(cluster_objects=ClusterObjects(), nominator=Nominations())
+    handle = Handle(cluster_objects=ClusterObjects(), nominator=Nominator())
     return Framework(config.profiles[0], registry or default_registry(), handle)
 
 

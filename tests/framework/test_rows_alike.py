@@ -17,9 +17,10 @@ from schedcache.config import KubeSchedulerProfile, config_from_dict, profile_wi
 from schedcache.framework import CycleState, Framework, Handle, PluginError, RowView
 from schedcache.framework.kept import most_specs
 from schedcache.plugins.default_plugins import default_registry
+from schedcache.queue import Nominator
 from schedcache.simulation.cluster import OfflineCluster, read_pod
 from schedcache.testing import make_node
-from tests.framework.world import Nominations, make_pod
+from tests.framework.world import make_pod
 
 VECTORS = Path(__file__).parents[1] / "plugins" / "vectors"
 LINES = gzip.decompress((VECTORS / "random.jsonl.gz").read_bytes()).decode().splitlines()
@@ -111,7 +112,7 @@ def test_pods_taken_off_and_put_on_in_thought_count_as_if_it_were_so(line):
 def test_kept_results_follow_every_change_of_the_cluster(seed):
     rng = random.Random(seed)
     cache, snapshot = SchedulerCache(), Snapshot()
-    handle = Handle(cluster_objects=ClusterObjects(), nominator=Nominations())
+    handle = Handle(cluster_objects=ClusterObjects(), nominator=Nominator())
     framework = Framework(profile_with_defaults(KubeSchedulerProfile(scheduler_name="x")), default_registry(), handle)
     specs = [
         {"cpu": "500m"},
@@ -168,7 +169,7 @@ def test_no_more_specs_are_kept_than_fit_and_old_ones_lend_their_arrays():
     framework = Framework(
         profile_with_defaults(KubeSchedulerProfile(scheduler_name="x")),
         default_registry(),
-        Handle(cluster_objects=ClusterObjects(), nominator=Nominations()),
+        Handle(cluster_objects=ClusterObjects(), nominator=Nominator()),
     )
     snapshot = Snapshot.build([], [make_node(f"n{i}", cpu="4" if i % 2 else "1") for i in range(100)])
     most = most_specs(snapshot)

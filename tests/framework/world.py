@@ -10,19 +10,18 @@ from schedcache.config.types import KubeSchedulerProfile, Plugin, Plugins, Plugi
 from schedcache.framework import Framework, Handle, Registry
 from schedcache.plugins.default_binder import DefaultBinder
 from schedcache.plugins.priority_sort import PrioritySort
+from schedcache.queue import Nominator
 from schedcache.testing import make_node
 
 make_pod = partial(testing.make_pod, cpu="1")
 
 
-class Nominations(dict):
-    """Node name -> pods nominated there."""
-
-    def nominated_nodes(self):
-        return self.keys()
-
-    def nominated_pods_for_node(self, node_name):
-        return self.get(node_name, ())
+def nominated(*pods):
+    """These pods, on the nodes that their status names."""
+    nominator = Nominator()
+    for pod in pods:
+        nominator.add(pod, None)
+    return nominator
 
 
 class Base:
@@ -48,7 +47,7 @@ def make_framework(*plugins, weights=None, nominations=None, objects=None, binde
     enabled = [Plugin(name=p.name, weight=(weights or {}).get(p.name)) for p in classes]
     sets = Plugins(multi_point=PluginSet(enabled=enabled, disabled=[Plugin(name="*")]))
     profile = profile_with_defaults(KubeSchedulerProfile(scheduler_name="test", plugins=sets, plugin_config=args))
-    handle = Handle(cluster_objects=objects or ClusterObjects(), nominator=nominations or Nominations(), binder=binder)
+    handle = Handle(cluster_objects=objects or ClusterObjects(), nominator=nominations or Nominator(), binder=binder)
     return Framework(profile, Registry({p.name: p for p in classes}), handle)
 
 

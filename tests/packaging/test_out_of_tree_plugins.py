@@ -12,7 +12,7 @@ from schedcache.cache import ClusterObjects
 from schedcache.framework import Handle, Registry, RegistryError
 from schedcache.framework import registry as registry_module
 from schedcache.plugins.default_plugins import installed_registry
-from tests.framework.world import Nominations
+from schedcache.queue import Nominator
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "out-of-tree-plugins"
 
@@ -74,7 +74,7 @@ def test_a_broken_package_harms_only_those_who_use_it(monkeypatch):
     registry = installed_registry()
     assert "NodeName" in registry
     with pytest.raises(RegistryError, match=r"plugin 'Broken' \(broken_package:Plugin\) cannot be loaded: No module"):
-        registry["Broken"](None, Handle(cluster_objects=ClusterObjects(), nominator=Nominations()))
+        registry["Broken"](None, Handle(cluster_objects=ClusterObjects(), nominator=Nominator()))
 
 
 def test_two_plugins_cannot_have_one_name(monkeypatch):

@@ -7,7 +7,7 @@ from schedcache.framework.handle import Handle
 from schedcache.framework.interface import CycleState
 from schedcache.framework.row_view import RowView
 from schedcache.framework.status import Code
-from tests.framework.world import Nominations
+from schedcache.queue import Nominator
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -17,7 +17,7 @@ def handle(*objects):
     stores = ClusterObjects()
     for obj in objects:
         stores.add(type(obj).__name__, obj)
-    return Handle(cluster_objects=stores, nominator=Nominations())
+    return Handle(cluster_objects=stores, nominator=Nominator())
 
 
 def whole(snapshot):
