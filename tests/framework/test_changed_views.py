@@ -107,9 +107,10 @@ def test_nominated_pods_count_though_results_are_kept():
     snapshot = make_snapshot("n1", "n2", pods=RUNNING)
     view = RowView(snapshot, snapshot.columns.order)
     assert passing(framework, pod, view) == ["n1", "n2"]
-    framework.handle.nominator["n1"] = [make_pod("guest", nominated="n1", priority=5)]
+    guest = make_pod("guest", nominated="n1", priority=5)
+    framework.handle.nominator.add(guest, None)
     assert passing(framework, pod, view) == ["n2"]
-    del framework.handle.nominator["n1"]
+    framework.handle.nominator.delete(guest)
     assert passing(framework, pod, view) == ["n1", "n2"]
 
 

@@ -16,7 +16,7 @@ from schedcache.framework import (
     unresolvable,
     unschedulable,
 )
-from tests.framework.world import Nominations, make_framework, make_pod, make_snapshot, plugin, schedule
+from tests.framework.world import make_framework, make_pod, make_snapshot, nominated, plugin, schedule
 
 
 def rejecting(name, *node_names, calls=None):
@@ -38,8 +38,8 @@ def scoring(name, scores, calls=None, **more):
 
 
 def evaluate(framework, pod, snapshot, *, exhaustive=True):
-    nominated = framework.handle.nominator.nominated_pods_for_node
-    return framework.evaluate(pod, snapshot, nominated, exhaustive=exhaustive)
+    nominated_pods = framework.handle.nominator.nominated_pods_for_node
+    return framework.evaluate(pod, snapshot, nominated_pods, exhaustive=exhaustive)
 
 
 def lists(by_plugin):
@@ -109,7 +109,7 @@ def test_a_pod_that_fits_nowhere_says_why(exhaustive):
         "Crowd",
         filter=lambda s, p, view: Verdicts((view.pod_count() > 0).astype(np.int8), (None, unschedulable("crowded"))),
     )
-    framework = make_framework(crowd, rejecting("F", "n1", "n2"), nominations=Nominations({"n1": [guest]}))
+    framework = make_framework(crowd, rejecting("F", "n1", "n2"), nominations=nominated(guest))
     found = evaluate(framework, make_pod("p"), make_snapshot("n1", "n2"), exhaustive=exhaustive)
     assert (found.fits, found.choices(), found.scores) == (False, [], None)
     assert {name: status.message for name, status in found.diagnosis().statuses.items()} == {

@@ -9,7 +9,8 @@ from schedcache.cache import SchedulerCache, Snapshot
 from schedcache.framework import FitError, Status, Verdicts, unresolvable, unschedulable
 from schedcache.framework.explanation import explain_rejection
 from schedcache.plugins.node_volume_limits import _Tally
-from tests.framework.world import make_framework, make_node, make_pod, make_snapshot, plugin, schedule
+from schedcache.testing import make_node
+from tests.framework.world import make_framework, make_pod, make_snapshot, plugin, schedule
 
 LOCALITIES = pytest.mark.parametrize("locality", [None, "node"], ids=["asked", "kept"])
 
