@@ -82,7 +82,7 @@ class Lifecycle:
         return None
 
     async def run_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """The first plugin that does not answer Skip decides; SKIP when all do. Raises ApiError of schedcache.ports."""
+        """The first plugin that does not answer Skip decides; SKIP when all do. Raises the ApiErrors of schedcache.ports."""
         for plugin in self._plugins["bind"]:
             try:
                 status = rejection(checked_status(await call_async(plugin, "bind", state, pod, node_name)))

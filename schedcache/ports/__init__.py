@@ -2,7 +2,14 @@
 
 from schedcache.ports.cluster_event import ALL, WILDCARD, ClusterEvent
 from schedcache.ports.effects import Binder, EventRecorder, StatusWriter
-from schedcache.ports.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
+from schedcache.ports.errors import (
+    ApiError,
+    ConflictError,
+    NotFoundError,
+    OutcomeUnknownError,
+    RefusedError,
+    UnavailableError,
+)
 from schedcache.ports.metrics import Metrics, NoMetrics
 from schedcache.ports.source import EventSink, EventSource, KubernetesObject, Outage
 
@@ -22,5 +29,7 @@ __all__ = [
     "NotFoundError",
     "Outage",
     "OutcomeUnknownError",
+    "RefusedError",
     "StatusWriter",
+    "UnavailableError",
 ]

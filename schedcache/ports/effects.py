@@ -11,11 +11,12 @@ class Binder(Protocol):
     async def bind(self, pod: Pod, node_name: str) -> None:
         """POST the Binding with the pod's UID as precondition.
 
-        Raises NotFoundError, ConflictError, OutcomeUnknownError, or ApiError for a definite refusal.
+        Raises RefusedError (NotFoundError) or UnavailableError where nothing was done, and OutcomeUnknownError (ConflictError)
+        where it may have been.
         """
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
-        """A live read that skips every cache; None if there is no such pod. Raises ApiError where it gets no answer."""
+        """A live read that skips every cache; None if there is no such pod. Raises RefusedError or UnavailableError."""
 
 
 class StatusWriter(Protocol):

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import structlog
 
-from schedcache.framework import Status
-from schedcache.ports import ApiError, ConflictError, EventRecorder, OutcomeUnknownError
+from schedcache.framework import Code, Status
+from schedcache.ports import EventRecorder, OutcomeUnknownError, RefusedError, UnavailableError
 from schedcache.scheduling.decision import Decision
 from schedcache.scheduling.failure import Failure, FailureHandler
 from schedcache.scheduling.live_read import LiveReader, Truth
@@ -119,9 +119,9 @@ class BindingCycles:
     async def _conclude(self, d: Decision) -> None:
         try:
             status = await self._steps(d)
-        except (ConflictError, OutcomeUnknownError) as error:
+        except OutcomeUnknownError as error:
             await self._resolve(d, error)
-        except ApiError as error:
+        except (RefusedError, UnavailableError) as error:
             self._fail(d, Failure.of_error(error))
         except Exception as error:  # noqa: BLE001  a fault of ours in one pod's cycle must neither leak its room nor stop others
             _log.exception("binding cycle failed", pod=d.pod.full_name)
@@ -145,7 +145,7 @@ class BindingCycles:
             if status is not None:
                 return status
         if self._running[d.pod.uid].abandoned:
-            raise ApiError("the pod changed between the decision and its binding")
+            return Status(Code.ERROR, ("the pod changed between the decision and its binding",))
         return await d.framework.run_bind(d.cycle_state, d.pod, d.node_name)
 
     async def _wait_on_permit(self, d: Decision) -> Status | None:
@@ -191,7 +191,7 @@ class BindingCycles:
             _log.error("PostBind failed", pod=pod.full_name, error=fault.message)
         self._log.debug("bound", pod=pod.full_name, node=pod.node_name)
 
-    async def _resolve(self, d: Decision, error: ApiError) -> None:
+    async def _resolve(self, d: Decision, error: OutcomeUnknownError) -> None:
         """The bind may have succeeded: only the API server knows. Until it answers, the pod keeps its room."""
         delay = _FIRST_LOOK_AGAIN
         while (truth := await self._reader.look(d.pod)) is Truth.NO_ANSWER and not self._reader.is_settled(d.pod):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from schedcache.cache import CacheError
+from schedcache.cache import AlreadyAddedError
 from schedcache.model import Pod
 from schedcache.queue.events import ASSIGNED_POD_ADD, pod_update_events
 from schedcache.scheduling.state import SchedulingState, at_most_priority_of
@@ -125,9 +125,7 @@ class PodEvents:
         cache = self._state.cache
         try:
             cache.add_pod(pod)
-        except CacheError as error:
-            if error.kind != "already_added":
-                raise
+        except AlreadyAddedError:
             cache.update_pod(cache.get_pod(pod), pod)
         self._state.queue.move(ASSIGNED_POD_ADD, None, pod)
 

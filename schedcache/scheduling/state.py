@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from schedcache.cache import CacheError, SchedulerCache
+from schedcache.cache import CacheError, NotAssumedError, PodNotFoundError, SchedulerCache, WrongNodeError
 from schedcache.model import Pod
 from schedcache.ports import Metrics, StatusWriter
 from schedcache.queue import SchedulingQueue
@@ -47,18 +47,14 @@ class SchedulingState:
         """The pod as the cache counts it, assumed or confirmed; None if it is not counted."""
         try:
             return self.cache.get_pod(pod)
-        except CacheError as error:
-            if error.kind != "not_found":
-                raise
+        except PodNotFoundError:
             return None
 
     def forget(self, assumed: Pod) -> bool:
         """Give an assumed pod's room back; False if it is confirmed, gone, or counted elsewhere meanwhile: nothing is owed then."""
         try:
             self.cache.forget_pod(assumed)
-        except CacheError as error:
-            if error.kind not in ("not_found", "not_assumed", "wrong_node"):
-                raise
+        except (PodNotFoundError, NotAssumedError, WrongNodeError):
             return False
         return True
 

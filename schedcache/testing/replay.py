@@ -22,7 +22,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from schedcache.cache import CacheError
+from schedcache.cache import PodNotFoundError
 from schedcache.kube.watch.kinds import KINDS
 from schedcache.model import Pod, parse_quantity
 from schedcache.model.quantity import to_milli, to_units
@@ -227,7 +227,7 @@ def _state(world: ReplayWorld, pod: str) -> str:
     found = world.pod(pod)
     try:
         cached = world.cache.get_pod(found)
-    except CacheError:
+    except PodNotFoundError:
         return _queued(world).get(pod, "none")
     return "assumed" if world.cache.is_assumed_pod(cached) else "added"
 

@@ -9,7 +9,7 @@ from schedcache.kube.watch.kinds import KINDS, HeldObject
 from schedcache.kube.watch.stats import KindStats
 from schedcache.kube.watch.store import Listing, ObjectStore
 from schedcache.model import Pod
-from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
+from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError, RefusedError
 from schedcache.queue import QueuedPodInfo
 from schedcache.scheduling.scheduler import HOUSEKEEPING_SECONDS
 from schedcache.testing.memory_api import MemoryApi
@@ -48,7 +48,7 @@ class ScriptedApi(MemoryApi):
 
 def _raise(code: int, pod: Pod) -> None:
     kinds: Mapping[int, type[ApiError]] = {0: OutcomeUnknownError, 404: NotFoundError, 409: ConflictError}
-    kind = kinds.get(code, OutcomeUnknownError if code >= 500 else ApiError)
+    kind = kinds.get(code, OutcomeUnknownError if code >= 500 else RefusedError)
     raise kind(f"the script answers {code} to the binding of {pod.full_name}", status=code)
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedcache.kube.http.answers import FORGET_SECONDS, Answers
+from schedcache.kube.http.outcomes import ThrottledError, retry_after
 from schedcache.kube.http.threads import DaemonThreads
-from schedcache.kube.http.transport import ThrottledError, retry_after
 from schedcache.kube.watch.contact import Contact
 from schedcache.kube.watch.decoder import (
     BrokenStreamError,
@@ -37,7 +37,15 @@ from schedcache.kube.write.retrying import send_again
 from schedcache.kube.write.sparing import SparingLog
 from schedcache.kube.write.write_queue import WriteQueue
 from schedcache.model import MalformedObjectError, Pod
-from schedcache.ports import ApiError, ConflictError, NotFoundError, Outage, OutcomeUnknownError
+from schedcache.ports import (
+    ApiError,
+    ConflictError,
+    NotFoundError,
+    Outage,
+    OutcomeUnknownError,
+    RefusedError,
+    UnavailableError,
+)
 from tests.kube.fake_api import pod
 from tests.kube.worlds import RecordingSink
 
@@ -296,8 +304,8 @@ async def no_sleep(_seconds):
 @pytest.mark.parametrize(
     ("errors", "sent", "raises"),
     [
-        ([OutcomeUnknownError("500", status=500), ApiError("refused")], 3, None),
-        ([ApiError("forbidden", status=403)], 1, ApiError),
+        ([OutcomeUnknownError("500", status=500), UnavailableError("refused")], 3, None),
+        ([RefusedError("forbidden", status=403)], 1, RefusedError),
         ([NotFoundError("gone", status=404)], 1, NotFoundError),
         ([OutcomeUnknownError("500", status=500)] * 9, 5, OutcomeUnknownError),
     ],
@@ -363,7 +371,7 @@ def test_failures_that_repeat_are_told_now_and_then_and_each_sort_by_itself(caps
     told = SparingLog("not written", lambda: now)
     for seconds in (0, 1, 29, 30, 31):
         now = float(seconds)
-        told.warning(ApiError(f"refused at {seconds}", status=403, reason="Forbidden"), pod="a")
+        told.warning(RefusedError(f"refused at {seconds}", status=403, reason="Forbidden"), pod="a")
     told.warning(OutcomeUnknownError("gone", reason="NoAnswer"), pod="b")
     lines = capsys.readouterr().out.splitlines()
     assert ["refused at 0" in lines[0], "refused at 30" in lines[1], "gone" in lines[2], len(lines)] == [True] * 3 + [3]
@@ -410,13 +418,14 @@ def test_requests_fail_since_the_first_one_that_was_not_answered_and_not_for_eve
     ("error", "why"),
     [
         (None, None),
-        (ApiError("no", status=403, reason="Forbidden"), None),
+        (RefusedError("no", status=403, reason="Forbidden"), None),
         (NotFoundError("no", status=404), None),
         (ConflictError("neither", status=409), "before"),
-        (ApiError("no", status=422), None),
+        (RefusedError("no", status=422), None),
         (OutcomeUnknownError("no", status=500, reason="InternalError"), "500 InternalError"),
         (OutcomeUnknownError("no", reason="NoAnswer"), "NoAnswer"),
-        (ApiError("no", reason="Unreachable"), "Unreachable"),
+        (UnavailableError("no", reason="Unreachable"), "Unreachable"),
+        (UnavailableError("no", status=504, reason="Timeout"), "504 Timeout"),
         (ThrottledError("no", reason="TooManyRequests", retry_after=1.0), "429 TooManyRequests"),
     ],
 )

@@ -5,12 +5,13 @@ from msgspec.structs import replace
 
 from schedcache.framework import Status, unschedulable
 from schedcache.framework.status import Code
-from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
+from schedcache.kube.http.outcomes import ThrottledError
+from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError, RefusedError, UnavailableError
 from schedcache.scheduling.live_read import Truth, judge
 from schedcache.testing import settle
 from tests.scheduling.world import World, make_pod, raises
 
-REFUSED = ApiError("the server refused", status=422)
+REFUSED = RefusedError("the server refused", status=422)
 UNKNOWN = OutcomeUnknownError("time-out")
 
 
@@ -75,11 +76,58 @@ async def test_a_bind_that_went_through_in_spite_of_its_answer_is_confirmed_by_a
         world.check_at_rest()
 
 
+def test_an_error_of_a_call_says_whether_something_was_done_and_says_it_once():
+    """Each class is of one kind only, so that no order of `except` clauses can change what is done about it."""
+    kinds = {RefusedError, UnavailableError, OutcomeUnknownError}
+    below = {error for error in all_below(ApiError) if error.__module__.startswith("schedcache.")}
+    assert ThrottledError in below
+    for error in below:
+        assert len([kind for kind in kinds if issubclass(error, kind)]) == 1, error
+
+    class NeitherError(ApiError):
+        """Does not say."""
+
+    for error in (ApiError, NeitherError):
+        with pytest.raises(TypeError, match=f"{error.__name__}: expected a RefusedError"):
+            error("no", status=500)
+
+
+def all_below(root):
+    for error in root.__subclasses__():
+        yield error
+        yield from all_below(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "read"),
+    [
+        (RefusedError("no", status=403), False),
+        (NotFoundError("no", status=404), False),
+        (ThrottledError("no", reason="TooManyRequests", retry_after=None), False),
+        (UnavailableError("no", reason="Unreachable"), False),
+        (OutcomeUnknownError("no", status=504), True),
+        (OutcomeUnknownError("no", reason="NoAnswer"), True),
+        (ConflictError("no", status=409), True),
+    ],
+)
+async def test_the_pod_is_read_where_the_bind_may_have_been_done_and_only_there(error, read):
+    async with World() as world:
+        world.add_node("n1")
+        world.api.watching = False
+        world.api.after_bind.append(raises(error))
+        world.api.create("a")
+        world.api.deliver()
+        await settle()
+        assert world.api.reads == int(read)
+        assert world.metrics.doubts == ["bound"] * read
+        assert world.requested("n1") == (100 if read else 0)
+
+
 async def test_bug_9_a_confirmation_that_overtakes_the_error_keeps_the_pod():
     """kubernetes/kubernetes#101877: the write happened, its event came, then the call failed."""
     async with World() as world:
         world.add_node("n1")
-        world.api.after_bind.append(raises(ApiError("internal error", status=500)))
+        world.api.after_bind.append(raises(OutcomeUnknownError("internal error", status=500)))
         world.api.create("a")
         await world.advance(60)
         assert world.api.posts == [("a", "n1")]
@@ -127,7 +175,7 @@ async def test_without_an_answer_the_pod_keeps_its_room_and_is_looked_at_less_an
         world.add_node("n1", "1")
         world.api.watching = False
         world.api.after_bind.append(raises(UNKNOWN))
-        world.api.on_get = [ApiError("down", status=503) for _ in range(200)]
+        world.api.on_get = [UnavailableError("down", status=503) for _ in range(200)]
         world.api.create("a", cpu="1")
         world.api.deliver()
         await world.advance(600)
@@ -148,7 +196,7 @@ async def test_without_an_answer_the_watch_settles_it():
         world.add_node("n1")
         world.api.watching = False
         world.api.after_bind.append(raises(UNKNOWN))
-        world.api.on_get = [ApiError("down", status=503) for _ in range(200)]
+        world.api.on_get = [UnavailableError("down", status=503) for _ in range(200)]
         world.api.create("a")
         world.api.deliver()
         await world.advance(20)

@@ -1,6 +1,6 @@
 """The live expiry rule: a deadline is when to ask, never a reason to let go (kubernetes/kubernetes#106361)."""
 
-from schedcache.ports import ApiError
+from schedcache.ports import UnavailableError
 from schedcache.testing import settle
 from tests.scheduling.world import World
 
@@ -81,7 +81,7 @@ async def test_elsewhere_moves_the_pod_there():
 async def test_without_an_answer_it_is_kept_and_asked_about_again():
     async with World() as world:
         await slow_watch(world)
-        world.api.on_get = [ApiError("down", status=503) for _ in range(100)]
+        world.api.on_get = [UnavailableError("down", status=503) for _ in range(100)]
         await world.advance(60)
         assert world.requested("n1") == 1000
         assert world.cache.dump().assumed_pods == {"a"}
@@ -100,7 +100,7 @@ async def test_an_api_server_that_does_not_answer_is_asked_less_and_less_and_tol
             world.api.create(f"p{number}", cpu="1")
         world.api.deliver()
         await settle()
-        world.api.on_get = [ApiError("down", status=503) for _ in range(10_000)]
+        world.api.on_get = [UnavailableError("down", status=503) for _ in range(10_000)]
         await world.advance(31)
         assert world.api.reads == 16
         await world.advance(300)

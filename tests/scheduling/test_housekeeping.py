@@ -2,7 +2,7 @@
 
 import pytest
 
-from schedcache.ports import ApiError
+from schedcache.ports import RefusedError
 from schedcache.testing import settle
 from tests.scheduling.world import World, raises
 
@@ -11,7 +11,7 @@ async def test_the_end_of_an_error_backoff_is_met_to_the_millisecond():
     async with World() as world:
         world.add_node("n1")
         await world.advance(0.4)
-        world.api.before_bind.append(raises(ApiError("forbidden", status=403)))
+        world.api.before_bind.append(raises(RefusedError("forbidden", status=403)))
         world.api.create("a")
         await settle()
         (info,) = world.queue.error_backoff_pods()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schedcache.ports import ApiError, OutcomeUnknownError
+from schedcache.ports import OutcomeUnknownError, UnavailableError
 from schedcache.testing import settle
 from tests.scheduling.world import Api, World, raises
 
@@ -62,7 +62,7 @@ async def test_an_end_of_the_program_while_nobody_knows_forgets_the_pod():
     async with world:
         world.add_node("n1")
         world.api.before_bind.append(raises(UNKNOWN))
-        world.api.on_get = [ApiError("down", status=503)]
+        world.api.on_get = [UnavailableError("down", status=503)]
         world.api.create("a")
         await settle()
         assert world.cache.dump().assumed_pods == {"a"}

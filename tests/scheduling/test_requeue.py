@@ -3,7 +3,7 @@
 from structlog.testing import capture_logs
 
 from schedcache.framework import Framework
-from schedcache.ports import ApiError
+from schedcache.ports import RefusedError
 from schedcache.testing import settle
 from tests.scheduling.world import Sort, World, make_pod, raises
 
@@ -37,7 +37,7 @@ async def test_bug_14_a_change_during_a_failing_bind_does_not_shorten_the_backof
 
         async def slow_and_refused(pod, node):
             await world.clock.sleep(3)
-            raise ApiError("forbidden", status=403)
+            raise RefusedError("forbidden", status=403)
 
         world.api.before_bind.append(slow_and_refused)
         world.api.create("a")
@@ -80,7 +80,7 @@ async def test_an_error_that_repeats_is_a_warning_once(capsys):
     async with World() as world:
         world.add_node("n1")
         for message in ("forbidden", "forbidden", "forbidden", "too many", "forbidden"):
-            world.api.before_bind.append(raises(ApiError(message, status=403)))
+            world.api.before_bind.append(raises(RefusedError(message, status=403)))
         world.api.create("a")
         await settle()
         await world.advance(60)

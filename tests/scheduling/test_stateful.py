@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from schedcache.framework import WaitingPod
 from schedcache.model import Node, Pod
-from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
+from schedcache.ports import ConflictError, NotFoundError, OutcomeUnknownError, RefusedError, UnavailableError
 from schedcache.testing import make_node, settle
 from tests.scheduling.world import Api, Patience, World, make_pod
 
@@ -28,7 +28,7 @@ HEALED = 200.0
 """Seconds in which everything that was under way must have an outcome: the longest bind, its reads, the expiry, the backoff."""
 
 ERRORS: dict[str, Exception] = {
-    "refused": ApiError("forbidden", status=403),
+    "refused": RefusedError("forbidden", status=403),
     "conflict": ConflictError("conflict", status=409),
     "not found": NotFoundError("not found", status=404),
     "unknown": OutcomeUnknownError("no answer"),
@@ -202,7 +202,7 @@ class LivingCluster(RuleBasedStateMachine):
 
     @rule(times=st.integers(1, 4))
     def reads_fail(self, times: int) -> None:
-        self.api.on_get += [ApiError("down", status=503)] * times
+        self.api.on_get += [UnavailableError("down", status=503)] * times
 
     @rule(what=st.sampled_from(["late", "told", "lost", "relist", "relist, deletions first", "rebuild"]))
     def watch(self, what: str) -> None:

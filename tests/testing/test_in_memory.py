@@ -10,7 +10,7 @@ import pytest
 from schedcache import testing
 from schedcache.framework import unresolvable
 from schedcache.model import MalformedObjectError
-from schedcache.ports import ApiError
+from schedcache.ports import RefusedError
 from schedcache.testing import VirtualClock, World, as_stored, make_node, make_pod, node_manifest, pod_manifest
 
 
@@ -166,7 +166,7 @@ class TestWorld:
             world.add(make_node("a"), make_node("b", unschedulable=True))
 
             def refuse(pod, node):
-                raise ApiError("forbidden", status=403)
+                raise RefusedError("forbidden", status=403)
 
             world.api.before_bind.append(refuse)
             world.add(make_pod("p"))

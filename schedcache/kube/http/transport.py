@@ -9,16 +9,22 @@ from types import TracebackType
 from typing import Self
 
 import aiohttp
-import msgspec
 import structlog
 from yarl import URL
 
 from schedcache import __version__
 from schedcache.kube.http.credentials import Access, CredentialError, Credentials
-from schedcache.kube.http.http_answer import NoAnswerError
+from schedcache.kube.http.outcomes import (
+    CONNECTION_FAILURES,
+    WATCH,
+    ThrottledError,
+    done,
+    failure,
+    refusal,
+    refusal_of,
+)
 from schedcache.kube.http.sockets import probing_socket
-from schedcache.kube.http.write_connections import NotSentError, WriteConnections
-from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
+from schedcache.kube.http.write_connections import WriteConnections
 
 USER_AGENT = f"schedcache/{__version__}"
 JSON = "application/json"
@@ -28,30 +34,12 @@ THROTTLED_TRIES = 6
 """How often a request that is answered 429 is sent, the first time included."""
 RETRY_AFTER_LIMIT = 30.0
 """Seconds; the longest pause that an answer's Retry-After can ask for."""
-UNREACHABLE = "Unreachable"
-"""The reason of an error that is no answer of the server's: nothing was done."""
 REFRESH_SECONDS = 10.0
 """How often the credentials are asked whether they are due for renewal."""
 RELOAD_SECONDS = 5.0
 """The least time between two complete reloads of the credentials after answers of 401."""
 
 log = structlog.get_logger()
-
-
-class ThrottledError(ApiError):
-    """429: not done, and asked to come back after `retry_after` seconds (None: not said)."""
-
-    def __init__(self, message: str, *, reason: str, retry_after: float | None) -> None:
-        self.retry_after = retry_after
-        super().__init__(message, status=429, reason=reason)
-
-
-class _Status(msgspec.Struct):
-    message: str | None = None
-    reason: str | None = None
-
-
-_decode_status = msgspec.json.Decoder(_Status).decode
 
 
 class Transport:
@@ -127,7 +115,7 @@ class Transport:
         accept: str = JSON,
         timeout: float | None = None,
     ) -> bytes:
-        """The body of a GET, retried when throttled. Raises NotFoundError, or ApiError where there is no answer.
+        """The body of a GET, retried when throttled. Raises RefusedError (NotFoundError) or UnavailableError.
 
         Args:
             path: of an object or a collection.
@@ -143,7 +131,7 @@ class Transport:
     async def send(self, method: str, path: str, body: bytes, content_type: str = JSON) -> bytes:
         """The body of the answer to a write, retried when throttled.
 
-        Raises NotFoundError, ConflictError, OutcomeUnknownError, or ApiError for a definite refusal.
+        Raises RefusedError (NotFoundError), UnavailableError or OutcomeUnknownError (ConflictError).
         """
         return await self._retry_throttled(lambda: self._write(method, path, body, content_type))
 
@@ -151,24 +139,27 @@ class Transport:
     async def stream(
         self, path: str, params: Mapping[str, str], inactivity_timeout: float
     ) -> AsyncIterator[aiohttp.StreamReader]:
-        """The body of a GET, as it comes. Raises ApiError, ThrottledError, and while reading aiohttp's and TimeoutError.
+        """The body of a GET, as it comes. Raises RefusedError or UnavailableError, and so does reading it inside the block.
 
         Args:
             path: of the collection.
             params: the query.
-            inactivity_timeout: seconds without a byte after which reading raises TimeoutError.
+            inactivity_timeout: seconds without a byte after which the watch is given up.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout, sock_read=inactivity_timeout)
-        response = await self._open("GET", path, None, params, {"Accept": JSON}, timeout)
-        async with response:
-            if not done(response.status):
-                raise refusal_of("GET", path, response, await response.read())
-            try:
-                yield response.content
-            finally:
-                # A watch is left before its end. Closed politely, the connection would stay until the server says goodbye.
-                if response.connection is not None and response.connection.transport is not None:
-                    response.connection.transport.abort()
+        try:
+            response = await self._open("GET", path, None, params, {"Accept": JSON}, timeout)
+            async with response:
+                if not done(response.status):
+                    raise refusal_of(WATCH, path, response, await response.read())
+                try:
+                    yield response.content
+                finally:
+                    # A watch is left before its end. Closed politely, the connection would stay until the server says goodbye.
+                    if response.connection is not None and response.connection.transport is not None:
+                        response.connection.transport.abort()
+        except CONNECTION_FAILURES as error:
+            raise failure(WATCH, path, error) from error
 
     async def _retry_throttled(self, ask: Callable[[], Awaitable[bytes]]) -> bytes:
         tries = 1
@@ -195,10 +186,8 @@ class Transport:
             access = self._access
             try:
                 answer = await self._writes.send(access, method, path, body, content_type, self._request_timeout)
-            except NotSentError as error:
-                raise ApiError(f"{method} {path}: {error}", reason=UNREACHABLE) from error
-            except (NoAnswerError, TimeoutError) as error:
-                raise no_answer(method, path, error) from error
+            except CONNECTION_FAILURES as error:
+                raise failure(method, path, error) from error
             if answer.status != 401 or not await self._renewed_after(access):
                 break
         self.unauthorized = answer.status == 401
@@ -220,8 +209,8 @@ class Transport:
             # The body is read to its end, so that the connection can be used again.
             async with response:
                 answer = await response.read()
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise no_answer(method, path, error) from error
+        except CONNECTION_FAILURES as error:
+            raise failure(method, path, error) from error
         if not done(response.status):
             raise refusal_of(method, path, response, answer)
         return answer
@@ -289,55 +278,3 @@ class Transport:
         self._access = access
         self._server = access.server
         self._authorization = {"Authorization": access.authorization} if access.authorization else {}
-
-
-def no_answer(method: str, path: str, error: BaseException) -> ApiError:
-    """What it means that a request ended without an answer."""
-    text = f"{method} {path}: {str(error) or type(error).__name__}"
-    never_sent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
-    if method == "GET" or never_sent:
-        return ApiError(text, reason=UNREACHABLE)
-    return OutcomeUnknownError(text, reason="NoAnswer")
-
-
-def done(status: int) -> bool:
-    """Whether an answer of that status means that the request was carried out: a redirection, as of a proxy, does not."""
-    return 200 <= status < 300
-
-
-def refusal_of(method: str, path: str, response: aiohttp.ClientResponse, body: bytes) -> ApiError:
-    """`refusal` for an answer that aiohttp has read."""
-    return refusal(method, path, response.status, response.reason or "", response.headers.get("Retry-After"), body)
-
-
-def refusal(method: str, path: str, status: int, phrase: str, pause: str | None, body: bytes) -> ApiError:
-    """What an answer other than 2xx means; `phrase` follows its status, `pause` is its header Retry-After."""
-    message, reason = _explanation(body)
-    text = f"{method} {path}: {status} {reason or phrase}: {message}"
-    if status == 404:
-        return NotFoundError(text, status=status, reason=reason)
-    if status == 409:
-        return ConflictError(text, status=status, reason=reason)
-    if status == 429:
-        return ThrottledError(text, reason=reason, retry_after=retry_after(pause))
-    if status >= 500 and method != "GET":
-        return OutcomeUnknownError(text, status=status, reason=reason)
-    return ApiError(text, status=status, reason=reason)
-
-
-def retry_after(header: str | None) -> float | None:
-    """Seconds of a Retry-After header; None for a date, which API servers do not send, and for anything else."""
-    try:
-        seconds = float(header or "")
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds < float("inf") else None
-
-
-def _explanation(body: bytes) -> tuple[str, str]:
-    """(message, reason) of a Status object; the start of the body where it is none, as a proxy's error page."""
-    try:
-        status = _decode_status(body)
-    except msgspec.DecodeError:
-        return body[:200].decode(errors="replace"), ""
-    return status.message or "", status.reason or ""

@@ -19,14 +19,14 @@ import kopf
 import structlog
 
 from schedcache.kube.http.credentials import CredentialError, Credentials
+from schedcache.kube.http.outcomes import CONNECTION_FAILURES, WATCH, done, failure
 from schedcache.kube.http.sockets import probing_socket
 from schedcache.kube.http.threads import DaemonThreads
-from schedcache.kube.http.transport import USER_AGENT, done
+from schedcache.kube.http.transport import USER_AGENT
 from schedcache.kube.watch.contact import Contact
-from schedcache.kube.watch.edges import FAILURES, Ending, ending_of
+from schedcache.kube.watch.edges import Ending, ending_of, ending_of_status
 from schedcache.kube.watch.kinds import Kind
 from schedcache.kube.watch.lister import PAGE_LIMIT
-from schedcache.ports import ApiError
 
 LOGIN_MINUTES = 10
 """kopf logs in again after that long, which is what renews its token."""
@@ -212,11 +212,11 @@ class KopfOperator:
             return await handler(request)
         try:
             response = await handler(request)
-        except FAILURES as error:
-            contact.failed(ending_of(error).value)
+        except CONNECTION_FAILURES as error:
+            contact.failed(ending_of(failure(WATCH, request.url.path, error)).value)
             raise
         if not done(response.status):
-            contact.failed(ending_of(ApiError("", status=response.status)).value)
+            contact.failed(ending_of_status(response.status).value)
         elif "watch" in request.url.query and isinstance(response, _Response):
             contact.opened(response)
             response.on_end = partial(contact.ended, response, Ending.CLOSED.value)

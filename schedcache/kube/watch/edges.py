@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
-import aiohttp
-
-from schedcache.kube.http.transport import ThrottledError
+from schedcache.kube.http.outcomes import SILENT, UNREACHABLE, ThrottledError
 from schedcache.kube.watch.decoder import BrokenStreamError, StatusError
 from schedcache.ports import ApiError
 
@@ -70,37 +68,34 @@ RELIST_AFTER_BROKEN = 3
 IDLE_CLOSES = 3
 IDLE_SECONDS = 1.0
 _TOO_LARGE = "Too large resource version"
+_WITHOUT_ANSWER: Mapping[str, Ending] = {UNREACHABLE: Ending.CONNECTION, SILENT: Ending.SILENT}
 
-FAILURES = (ApiError, StatusError, BrokenStreamError, aiohttp.ClientError, TimeoutError, OSError)
-"""What `ending_of` knows; anything else is a fault in this program."""
+Failure = ApiError | StatusError | BrokenStreamError
+FAILURES = (ApiError, StatusError, BrokenStreamError)
+"""All in which a list or a watch may end; anything else is a fault in this program."""
 
 
-def ending_of(error: BaseException) -> Ending:
-    """The ending that an exception of `FAILURES` stands for."""
+def ending_of(error: Failure) -> Ending:
+    """The ending that the failure of a read stands for."""
     match error:
-        case ThrottledError():
-            return Ending.THROTTLED
-        case ApiError(status=code, reason=reason) | StatusError(code=code, reason=reason):
-            return _ending_of_status(code, reason, str(error))
         case BrokenStreamError():
             return Ending.BROKEN
-        case TimeoutError() if not isinstance(error, aiohttp.ConnectionTimeoutError):
-            return Ending.SILENT
-        case _:
-            return Ending.CONNECTION
+        case ApiError(status=0, reason=reason) if reason in _WITHOUT_ANSWER:
+            return _WITHOUT_ANSWER[reason]
+        case ApiError(status=code, reason=reason) | StatusError(code=code, reason=reason):
+            return ending_of_status(code, reason, str(error))
 
 
-def retry_after_of(error: BaseException | None) -> float | None:
+def retry_after_of(error: Failure | None) -> float | None:
     """Seconds that the server asked to wait, None if it did not."""
     return error.retry_after if isinstance(error, ThrottledError | StatusError) else None
 
 
-def _ending_of_status(code: int, reason: str, text: str) -> Ending:
+def ending_of_status(code: int, reason: str = "", text: str = "") -> Ending:
+    """The ending that an answer other than 2xx, or an ERROR event, stands for."""
     if code == 410 or reason in ("Expired", "Gone"):
         return Ending.EXPIRED
     if code == 400 or _TOO_LARGE in text:
         return Ending.INVALID_VERSION
-    if code == 0:
-        return Ending.CONNECTION if reason == "Unreachable" else Ending.SERVER_ERROR
     known = {401: Ending.UNAUTHORIZED, 403: Ending.FORBIDDEN, 429: Ending.THROTTLED}
     return known.get(code, Ending.SERVER_ERROR)

@@ -16,6 +16,7 @@ from schedcache.kube.watch.edges import (
     RELIST_AFTER_BROKEN,
     Edge,
     Ending,
+    Failure,
     Pause,
     ending_of,
     retry_after_of,
@@ -131,7 +132,7 @@ class KindWatch:
                 await time_slice.rest()
         self.delivered(listing)
 
-    async def _watch(self) -> tuple[BaseException | None, bool]:
+    async def _watch(self) -> tuple[Failure | None, bool]:
         """Apply events until the stream ends; the error that ended it (None: in order), and whether it was of any use."""
         self.state = State.WATCHING
         stats = self.store.stats
@@ -149,7 +150,7 @@ class KindWatch:
                         self._apply(line)
                         if time_slice.over():
                             await time_slice.rest()
-            error = None
+            error: Failure | None = None
         except FAILURES as failure:
             error = failure
         finally:
@@ -194,7 +195,7 @@ class KindWatch:
         stats.last_event = self._clock()
         self.version = version or self.version
 
-    async def _follow(self, error: BaseException | None, *, useful: bool) -> None:
+    async def _follow(self, error: Failure | None, *, useful: bool) -> None:
         """Take the edge that an end of the watch leads to."""
         ending = Ending.CLOSED if error is None else ending_of(error)
         if useful:
@@ -213,7 +214,7 @@ class KindWatch:
             self._report(ending, error, "watch")
         await self._wait(pause, error)
 
-    async def _wait(self, pause: Pause, error: BaseException | None) -> None:
+    async def _wait(self, pause: Pause, error: Failure | None) -> None:
         if pause is Pause.NONE:
             return
         self.state = State.WAITING
@@ -237,7 +238,7 @@ class KindWatch:
             log.info("the server answers again", resource=self.store.kind.plural)
             self._told = None
 
-    def _report(self, ending: Ending, error: BaseException, verb: str) -> None:
+    def _report(self, ending: Ending, error: Failure, verb: str) -> None:
         """Log it, unless it is what was logged last: what goes on is counted, and told when it is over."""
         if ending is self._told:
             return

@@ -6,7 +6,7 @@ from schedcache.kube.http.transport import Transport
 from schedcache.kube.watch.decoder import decode_page
 from schedcache.kube.watch.pacing import TimeSlice
 from schedcache.kube.watch.store import Listing, ObjectStore
-from schedcache.ports import ApiError
+from schedcache.ports import RefusedError
 
 PAGE_LIMIT = 500
 PAGE_SECONDS = 60.0
@@ -42,11 +42,11 @@ class Lister:
     async def read(self, *, afresh: bool = False) -> Listing:
         """The whole list; unless `afresh`, what is held in the same resourceVersion is not decoded again.
 
-        Raises ApiError, ThrottledError or BrokenStreamError; nothing of what was read until then is used.
+        Raises RefusedError, UnavailableError or BrokenStreamError; nothing of what was read until then is used.
         """
         try:
             return await self._read({"limit": str(PAGE_LIMIT)}, afresh=afresh)
-        except ApiError as error:
+        except RefusedError as error:
             if error.status != 410 or self.page < 2:
                 raise
         finally:

@@ -32,7 +32,7 @@ class Findings(NamedTuple):
 
 
 async def compare(transport: Transport, store: ObjectStore) -> Findings:
-    """List the kind's metadata and compare. Raises ApiError, ThrottledError or BrokenStreamError."""
+    """List the kind's metadata and compare. Raises RefusedError, UnavailableError or BrokenStreamError."""
     held_before = list(store.uids())
     listed, resource_version = await _list_metadata(transport, store)
     behind = {}
@@ -52,7 +52,7 @@ async def lasting_differences(
 ) -> Findings:
     """Compare, and if anything differs compare again after a pause: what is still the same is no news on its way.
 
-    Raises ApiError, ThrottledError or BrokenStreamError.
+    Raises RefusedError, UnavailableError or BrokenStreamError.
     """
     first = await compare(transport, store)
     if not first.gone and not first.behind:

@@ -11,9 +11,8 @@ import msgspec
 from schedcache.kube.http.answers import Answers
 from schedcache.kube.http.transport import Transport
 from schedcache.kube.write.rate import TokenBucket
-from schedcache.kube.write.retrying import may_pass
 from schedcache.model import MalformedObjectError, Pod
-from schedcache.ports import ApiError, ConflictError, NotFoundError
+from schedcache.ports import ApiError, ConflictError, NotFoundError, UnavailableError
 
 CONCURRENT_BINDS = 64
 """Measured with an event for each bind: 16 lose a tenth, 32 some hundredths (etcd has less to gather), 100 gain nothing."""
@@ -57,7 +56,7 @@ class ApiBinder:
     async def bind(self, pod: Pod, node_name: str) -> None:
         """POST the Binding with the pod's UID as precondition.
 
-        Raises NotFoundError, ConflictError, OutcomeUnknownError, or ApiError for a definite refusal.
+        Raises RefusedError (NotFoundError), UnavailableError or OutcomeUnknownError (ConflictError).
         """
         body = _encode(
             {
@@ -79,7 +78,7 @@ class ApiBinder:
             self.in_flight -= 1
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
-        """A live read that skips every cache; None if there is no such pod. Raises ApiError where it gets no answer."""
+        """A live read that skips every cache; None if there is no such pod. Raises RefusedError or UnavailableError."""
         path = pod_path(namespace, name)
         try:
             with _noted(self.reads):
@@ -88,7 +87,7 @@ class ApiBinder:
         except NotFoundError:
             return None
         except MalformedObjectError as error:
-            raise ApiError(f"GET {path}: the answer cannot be read: {error}", reason="Malformed") from error
+            raise UnavailableError(f"GET {path}: the answer cannot be read: {error}", reason="Malformed") from error
 
 
 @contextmanager
@@ -100,7 +99,7 @@ def _noted(answers: Answers) -> Iterator[None]:
         # Says nothing either way: an API server whose etcd does not answer says 409 to a bind.
         raise
     except ApiError as error:
-        if may_pass(error):
+        if error.may_pass:
             answers.failed(f"{error.status or ''} {error.reason}".strip())
         else:
             answers.answered()

@@ -14,7 +14,7 @@ import msgspec
 
 from schedcache.kube.http.transport import STRATEGIC_MERGE_PATCH, Transport
 from schedcache.kube.write.rate import TokenBucket
-from schedcache.kube.write.retrying import may_pass, send_again
+from schedcache.kube.write.retrying import send_again
 from schedcache.kube.write.sparing import SparingLog
 from schedcache.kube.write.write_queue import WriteQueue
 from schedcache.model import Pod
@@ -211,7 +211,7 @@ class ApiEventRecorder:
         try:
             self.retries += await send_again(partial(self._send, series))
         except ApiError as error:
-            self.dropped["failed" if may_pass(error) else "refused"] += 1
+            self.dropped["failed" if error.may_pass else "refused"] += 1
             # Without it the next one like it starts anew, and is not added to a series that is not there.
             self._series.pop(series.key, None)
             self._told.warning(error, name=f"{series.namespace}/{series.name}")

@@ -4,18 +4,12 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from schedcache.kube.http.transport import ThrottledError
-from schedcache.ports import ApiError, OutcomeUnknownError
+from schedcache.ports import ApiError
 
 TRIES = 5
 FIRST_PAUSE = 0.05
 GROWTH = 5.0
 LONGEST_PAUSE = 5.0
-
-
-def may_pass(error: ApiError) -> bool:
-    """Whether the same request may succeed a little later: no connection, no answer, 5xx, too many requests."""
-    return isinstance(error, OutcomeUnknownError | ThrottledError) or error.status == 0
 
 
 async def send_again(
@@ -45,7 +39,7 @@ async def send_again(
         try:
             await send()
         except ApiError as error:
-            if not may_pass(error) or again == TRIES - 1 or obsolete():
+            if not error.may_pass or again == TRIES - 1 or obsolete():
                 raise
         else:
             return again

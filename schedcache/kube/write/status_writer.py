@@ -12,7 +12,7 @@ import msgspec
 from schedcache.kube.http.transport import STRATEGIC_MERGE_PATCH, Transport
 from schedcache.kube.write.binder import pod_path
 from schedcache.kube.write.rate import TokenBucket
-from schedcache.kube.write.retrying import may_pass, send_again
+from schedcache.kube.write.retrying import send_again
 from schedcache.kube.write.sparing import SparingLog
 from schedcache.kube.write.write_queue import WriteQueue
 from schedcache.model import Pod, PodCondition
@@ -116,7 +116,7 @@ class ApiStatusWriter:
         elif isinstance(error, ConflictError) or (error.status == INVALID and "metadata.uid" in str(error)):
             self.dropped["replaced"] += 1
         else:
-            reason = "failed" if may_pass(error) else "refused"
+            reason = "failed" if error.may_pass else "refused"
             self.dropped[reason] += 1
             self._told.warning(error, pod=pod.full_name)
 

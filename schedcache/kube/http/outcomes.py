@@ -1,0 +1,100 @@
+"""What the end of a request means: the one place where statuses, and exceptions of sockets and aiohttp, become errors of the ports."""
+
+import aiohttp
+import msgspec
+
+from schedcache.kube.http.http_answer import NoAnswerError
+from schedcache.kube.http.write_connections import NotSentError
+from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError, RefusedError, UnavailableError
+
+WATCH = "WATCH"
+"""The verb of a GET that is answered for as long as nobody ends it."""
+UNREACHABLE = "Unreachable"
+SILENT = "Silent"
+NO_ANSWER = "NoAnswer"
+
+CONNECTION_FAILURES = (aiohttp.ClientError, OSError, NotSentError, NoAnswerError)
+"""All in which a request can end without an answer; time-outs are OSErrors."""
+
+
+class ThrottledError(RefusedError):
+    """429: not done, and asked to come back after `retry_after` seconds (None: not said)."""
+
+    may_pass = True
+
+    def __init__(self, message: str, *, reason: str, retry_after: float | None) -> None:
+        self.retry_after = retry_after
+        super().__init__(message, status=429, reason=reason)
+
+
+class _Status(msgspec.Struct):
+    message: str | None = None
+    reason: str | None = None
+
+
+_decode_status = msgspec.json.Decoder(_Status).decode
+
+
+def failure(method: str, path: str, error: BaseException) -> ApiError:
+    """What one of `CONNECTION_FAILURES` means for the request that ended in it.
+
+    Its reason is `Unreachable`; for a write that was sent, `NoAnswer`; for a watch that fell silent, `Silent`.
+    """
+    text = f"{method} {path}: {str(error) or type(error).__name__}"
+    if isinstance(error, NotSentError | aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        return UnavailableError(text, reason=UNREACHABLE)
+    if not _reads(method):
+        return OutcomeUnknownError(text, reason=NO_ANSWER)
+    silent = method == WATCH and isinstance(error, TimeoutError)
+    return UnavailableError(text, reason=SILENT if silent else UNREACHABLE)
+
+
+def done(status: int) -> bool:
+    """Whether an answer of that status means that the request was carried out: a redirection, as of a proxy, does not."""
+    return 200 <= status < 300
+
+
+def refusal_of(method: str, path: str, response: aiohttp.ClientResponse, body: bytes) -> ApiError:
+    """`refusal` for an answer that aiohttp has read."""
+    return refusal(method, path, response.status, response.reason or "", response.headers.get("Retry-After"), body)
+
+
+def refusal(method: str, path: str, status: int, phrase: str, pause: str | None, body: bytes) -> ApiError:
+    """What an answer other than 2xx means; `phrase` follows its status, `pause` is its header Retry-After."""
+    message, reason = _explanation(body)
+    text = f"{method} {path}: {status} {reason or phrase}: {message}"
+    if status == 429:
+        return ThrottledError(text, reason=reason, retry_after=retry_after(pause))
+    return _class_of(method, status)(text, status=status, reason=reason)
+
+
+def _class_of(method: str, status: int) -> type[ApiError]:
+    if status == 404:
+        return NotFoundError
+    if _reads(method):
+        return UnavailableError if status >= 500 else RefusedError
+    if status == 409:
+        return ConflictError
+    return OutcomeUnknownError if status >= 500 else RefusedError
+
+
+def _reads(method: str) -> bool:
+    return method in ("GET", WATCH)
+
+
+def retry_after(header: str | None) -> float | None:
+    """Seconds of a Retry-After header; None for a date, which API servers do not send, and for anything else."""
+    try:
+        seconds = float(header or "")
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < float("inf") else None
+
+
+def _explanation(body: bytes) -> tuple[str, str]:
+    """(message, reason) of a Status object; the start of the body where it is none, as a proxy's error page."""
+    try:
+        status = _decode_status(body)
+    except msgspec.DecodeError:
+        return body[:200].decode(errors="replace"), ""
+    return status.message or "", status.reason or ""

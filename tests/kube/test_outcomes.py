@@ -1,0 +1,66 @@
+"""What the end of a request means: each one thing, decided in one place."""
+
+import ssl
+
+import aiohttp
+import pytest
+from aiohttp.client_reqrep import ConnectionKey
+
+from schedcache.kube.http.http_answer import NoAnswerError
+from schedcache.kube.http.outcomes import CONNECTION_FAILURES, WATCH, ThrottledError, failure, refusal
+from schedcache.kube.http.write_connections import NotSentError
+from schedcache.kube.watch.edges import Ending, ending_of
+from schedcache.ports import ConflictError, NotFoundError, OutcomeUnknownError, RefusedError, UnavailableError
+
+KEY = ConnectionKey("host", 443, True, True, None, None, None)
+NEVER_SENT = [
+    NotSentError("cannot connect"),
+    aiohttp.ClientConnectorError(KEY, OSError("refused")),
+    aiohttp.ClientConnectorDNSError(KEY, OSError("no such name")),
+    aiohttp.ConnectionTimeoutError(),
+]
+BROKEN = [
+    NoAnswerError("cut off"),
+    aiohttp.ServerDisconnectedError(),
+    aiohttp.ClientPayloadError("cut off"),
+    aiohttp.ClientConnectionResetError("reset"),
+    ConnectionResetError("reset"),
+    ssl.SSLError("bad record"),
+    OSError("no route"),
+]
+SILENT = [TimeoutError(), TimeoutError(), aiohttp.SocketTimeoutError(), aiohttp.ServerTimeoutError()]
+
+
+@pytest.mark.parametrize("error", [*NEVER_SENT, *BROKEN, *SILENT], ids=repr)
+def test_a_request_that_ends_without_an_answer_is_of_one_kind(error):
+    assert isinstance(error, CONNECTION_FAILURES)
+    sent = error not in NEVER_SENT
+    for method in ("POST", "PATCH", "PUT", "DELETE"):
+        found = failure(method, "/x", error)
+        assert type(found) is (OutcomeUnknownError if sent else UnavailableError)
+        assert (found.status, found.reason) == (0, "NoAnswer" if sent else "Unreachable")
+    assert type(failure("GET", "/x", error)) is type(failure(WATCH, "/x", error)) is UnavailableError
+    assert ending_of(failure("GET", "/x", error)) is Ending.CONNECTION
+    assert ending_of(failure(WATCH, "/x", error)) is (Ending.SILENT if error in SILENT else Ending.CONNECTION)
+
+
+@pytest.mark.parametrize("method", ["GET", WATCH, "POST", "PATCH", "DELETE"])
+def test_an_answer_that_is_no_success_is_of_one_kind(method):
+    reads = method in ("GET", WATCH)
+    for status in (*range(300, 600), 999):
+        want = RefusedError if status < 500 else UnavailableError if reads else OutcomeUnknownError
+        want = {404: NotFoundError, 429: ThrottledError, 409: RefusedError if reads else ConflictError}.get(
+            status, want
+        )
+        found = refusal(method, "/x", status, "Phrase", "3", b'{"reason": "Why", "message": "because"}')
+        assert (type(found), found.status, found.reason) == (want, status, "Why")
+        assert str(found) == f"{method} /x: {status} Why: because"
+
+
+def test_the_same_request_may_succeed_later_where_nobody_has_decided_on_it():
+    def may_pass(status):
+        return refusal("POST", "/x", status, "", None, b"").may_pass
+
+    assert [status for status in (400, 401, 403, 404, 409, 422, 429, 500, 503) if may_pass(status)] == [429, 500, 503]
+    assert failure("POST", "/x", TimeoutError()).may_pass
+    assert failure("POST", "/x", NotSentError()).may_pass
