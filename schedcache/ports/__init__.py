@@ -1,5 +1,6 @@
 """What the core asks of the outside world, as Protocols, and the errors that come back."""
 
+from schedcache.ports.backoff import Backoff
 from schedcache.ports.cluster_event import ALL, WILDCARD, ClusterEvent
 from schedcache.ports.effects import Binder, EventRecorder, StatusWriter
 from schedcache.ports.errors import (
@@ -17,6 +18,7 @@ __all__ = [
     "ALL",
     "WILDCARD",
     "ApiError",
+    "Backoff",
     "Binder",
     "ClusterEvent",
     "ConflictError",

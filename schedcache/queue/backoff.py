@@ -1,4 +1,8 @@
-"""Pods that were woken before their time: they wait out their backoff here."""
+"""Pods that were woken before their time: they wait out their backoff here.
+
+This is not `schedcache.ports.Backoff`: kube-scheduler's rule goes by the number of failures, in whole nanoseconds and without jitter,
+and the order of pods depends on it.
+"""
 
 from collections.abc import Callable
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import structlog
 
 from schedcache.framework import Code, Status
-from schedcache.ports import EventRecorder, OutcomeUnknownError, RefusedError, UnavailableError
+from schedcache.ports import Backoff, EventRecorder, OutcomeUnknownError, RefusedError, UnavailableError
 from schedcache.scheduling.decision import Decision
 from schedcache.scheduling.failure import Failure, FailureHandler
 from schedcache.scheduling.live_read import LiveReader, Truth
@@ -17,10 +17,9 @@ Sleep = Callable[[float], Awaitable[object]]
 
 MAX_BINDING = 128
 """Pods on their way to be bound, beyond which no further one is scheduled: bind requests would only queue up."""
-_FIRST_LOOK_AGAIN = 1.0
-LAST_LOOK_AGAIN = 10.0
-"""The longest pause between two reads of a pod about which the API server has not answered: that of the backoff, so that these pods
-do not wait longer than others once it is back."""
+LOOK_AGAIN = Backoff(first=1.0, limit=10.0)
+"""Between two reads of a pod about which the API server has not answered: as the queue's backoff, so that these pods do not wait longer
+than others once it is back."""
 _log = structlog.get_logger(__name__)
 
 
@@ -193,11 +192,10 @@ class BindingCycles:
 
     async def _resolve(self, d: Decision, error: OutcomeUnknownError) -> None:
         """The bind may have succeeded: only the API server knows. Until it answers, the pod keeps its room."""
-        delay = _FIRST_LOOK_AGAIN
+        pauses = iter(LOOK_AGAIN)
         while (truth := await self._reader.look(d.pod)) is Truth.NO_ANSWER and not self._reader.is_settled(d.pod):
             with self._aside():
-                await self._sleep(delay)
-            delay = min(2 * delay, LAST_LOOK_AGAIN)
+                await self._sleep(next(pauses))
         if truth is Truth.BOUND or self._is_ours_now(d):
             self._bound(d)
         else:

@@ -10,7 +10,7 @@ from schedcache.cache import ClusterObjects, SchedulerCache
 from schedcache.framework import Framework
 from schedcache.ports import Binder, EventRecorder, Metrics, StatusWriter
 from schedcache.queue import QueuedPodInfo, SchedulingQueue
-from schedcache.scheduling.binding_cycle import LAST_LOOK_AGAIN, MAX_BINDING, BindingCycles, Sleep
+from schedcache.scheduling.binding_cycle import LOOK_AGAIN, MAX_BINDING, BindingCycles, Sleep
 from schedcache.scheduling.event_handlers import EventHandlers
 from schedcache.scheduling.expiry import AssumedPodExpiry
 from schedcache.scheduling.failure import FailureHandler
@@ -112,11 +112,13 @@ class Scheduler:
 
     async def _expire(self) -> None:
         """Apart from the rest of the housekeeping: an API server that does not answer must not hold up the backoff."""
-        pause = HOUSEKEEPING_SECONDS
+        pauses = iter(LOOK_AGAIN)
         while True:
-            answered = await self.expiry.run_once()
-            pause = HOUSEKEEPING_SECONDS if answered else min(2 * pause, LAST_LOOK_AGAIN)
-            await self._sleep(pause)
+            if await self.expiry.run_once():
+                pauses = iter(LOOK_AGAIN)
+                await self._sleep(HOUSEKEEPING_SECONDS)
+            else:
+                await self._sleep(next(pauses))
 
     def _abandon(self, uid: str) -> bool:
         return self.bindings.abandon(uid)

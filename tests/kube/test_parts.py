@@ -25,9 +25,9 @@ from schedcache.kube.watch.decoder import (
     identify,
 )
 from schedcache.kube.watch.edges import EDGES, Ending
-from schedcache.kube.watch.graveyard import Graveyard, is_newer
+from schedcache.kube.watch.graveyard import Graveyard
 from schedcache.kube.watch.kinds import KINDS
-from schedcache.kube.watch.pacing import Backoff, Timing
+from schedcache.kube.watch.pacing import BackoffManager, Timing
 from schedcache.kube.watch.stats import KindStats
 from schedcache.kube.watch.store import Listing, ObjectStore, SinkError
 from schedcache.kube.write.binder import ApiBinder
@@ -190,14 +190,6 @@ def test_a_list_that_is_adopted_is_held_without_a_word():
     assert (sink.log, len(sink.malformed)) == ([], 1)
 
 
-@pytest.mark.parametrize(
-    ("version", "other", "newer"),
-    [("10", "9", True), ("9", "10", False), ("9", "9", False), ("a", "b", True), ("a", "a", False), ("5", "", True)],
-)
-def test_versions_are_numbers_where_they_look_like_it(version, other, newer):
-    assert is_newer(version, other) is newer
-
-
 def test_the_dead_stay_dead_and_are_forgotten_in_the_end():
     now = [0.0]
     graves = Graveyard(lambda: now[0])
@@ -252,11 +244,13 @@ async def test_no_rate_is_no_limit():
 
 def test_pauses_start_over_after_a_healthy_time():
     now = [0.0]
-    backoff = Backoff(Timing(clock=lambda: now[0], rng=random.Random(7)))
+    backoff = BackoffManager(Timing(clock=lambda: now[0], rng=random.Random(7)))
     pauses = [backoff.pause() for _ in range(10)]
     assert 0.8 <= pauses[0] <= 1.6
     assert pauses[-1] == 30
-    now[0] = 1000.0
+    now[0] = 30.0 + 120.0
+    assert backoff.pause() == 30, "the healthy time begins when the last pause is over"
+    now[0] = 30.0 + 120.0 + 30.0 + 121.0
     assert 0.8 <= backoff.pause() <= 1.6
 
 

@@ -8,10 +8,9 @@ import contextlib
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import chain, repeat
 from typing import Any
 
 import aiohttp
@@ -27,14 +26,15 @@ from schedcache.kube.watch.contact import Contact
 from schedcache.kube.watch.edges import Ending, ending_of, ending_of_status
 from schedcache.kube.watch.kinds import Kind
 from schedcache.kube.watch.lister import PAGE_LIMIT
+from schedcache.ports import Backoff
 
 LOGIN_MINUTES = 10
 """kopf logs in again after that long, which is what renews its token."""
 STOP_SECONDS = 3.0
 """For kopf to stop when asked to, and again when it is made to."""
 CLOSE_SECONDS = 0.1
-FIRST_PAUSES = (1.0, 1.0, 2.0, 3.0, 5.0)
-LAST_PAUSE = 8.0
+ERROR_BACKOFF = Backoff(first=1.0, limit=8.0)
+"""Between kopf's tries of one request: much as kopf's own, and then without end, where kopf gives up."""
 HANDLER_PREFIX = "schedcache-"
 WATCHING_LOGGER = "kopf._cogs.clients.watching"
 """Where kopf 1.45 says that a list or watch has failed."""
@@ -79,13 +79,6 @@ class NoProgress(kopf.ProgressStorage):
 
     def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
         return essence
-
-
-class Pauses:
-    """Seconds between kopf's tries of one request: kopf's own at first, and then without end, where kopf gives up."""
-
-    def __iter__(self) -> Iterator[float]:
-        return chain(FIRST_PAUSES, repeat(LAST_PAUSE))
 
 
 class KopfOperator:
@@ -166,7 +159,7 @@ class KopfOperator:
         # A whole list in one answer would take kopf gigabytes and block it for ten seconds and more.
         settings.watching.chunk_size = PAGE_LIMIT
         # An API server may be away for longer than kopf is patient, and kopf takes long to start again.
-        settings.networking.error_backoffs = Pauses()
+        settings.networking.error_backoffs = ERROR_BACKOFF
         settings.queueing.idle_timeout = 1.0
         settings.queueing.exit_timeout = 0.5
         # It would kill the process when kopf takes long to stop.

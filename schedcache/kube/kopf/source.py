@@ -20,7 +20,7 @@ from schedcache.kube.watch.edges import FAILURES, ending_of
 from schedcache.kube.watch.graveyard import Graveyard, is_newer
 from schedcache.kube.watch.kinds import KINDS, Kind
 from schedcache.kube.watch.lister import Lister
-from schedcache.kube.watch.pacing import REBUILD_CALM_SECONDS, Backoff, TimeSlice, Timing
+from schedcache.kube.watch.pacing import REBUILD_CALM_SECONDS, BackoffManager, TimeSlice, Timing
 from schedcache.kube.watch.stats import KindStats, SourceStats
 from schedcache.kube.watch.store import Listing, ObjectStore, SinkError
 from schedcache.kube.watch.sweep import Findings, compare
@@ -160,7 +160,7 @@ class KopfSource:
         self._sweep_interval = sweep_interval
         self._grace = grace
         self._clock = clock
-        self._backoff = Backoff(Timing(clock))
+        self._backoff = BackoffManager(Timing(clock))
         self.stats = SourceStats(kinds={name: KindStats() for name in names})
         self._fed: dict[str, _Fed] = {}
         for name in names:

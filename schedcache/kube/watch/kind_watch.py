@@ -22,7 +22,7 @@ from schedcache.kube.watch.edges import (
     retry_after_of,
 )
 from schedcache.kube.watch.lister import Lister
-from schedcache.kube.watch.pacing import Backoff, Comeback, TimeSlice, Timing
+from schedcache.kube.watch.pacing import BackoffManager, Comeback, TimeSlice, Timing
 from schedcache.kube.watch.store import Listing, ObjectStore
 from schedcache.model import MalformedObjectError
 
@@ -77,7 +77,7 @@ class KindWatch:
         self._rng = timing.rng
         self._inactivity_timeout = inactivity_timeout
         self._comeback = comeback
-        self._backoff = Backoff(timing)
+        self._backoff = BackoffManager(timing)
         self._relist_reason = ""
         # How often a watch has ended in each way since the last one that was of any use.
         self._fruitless: Counter[Ending] = Counter()

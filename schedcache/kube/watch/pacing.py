@@ -7,6 +7,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from schedcache.ports import Backoff
+
 SLICE_SECONDS = 0.005
 """Work on objects is cut into slices of about this length, so that the event loop is never blocked for long."""
 
@@ -75,40 +77,33 @@ class Comeback:
             over.cancel()
 
 
-class Backoff:
-    """Exponential pauses with jitter, from the start again after a healthy time. The constants are client-go's reflector's.
+WATCH_BACKOFF = Backoff(first=0.8, limit=30.0, jitter=1.0)
+HEALTHY_SECONDS = 120.0
+"""Without a failure for so long, the pauses start over. All of these are the constants of client-go's reflector."""
+
+
+class BackoffManager:
+    """The pauses after failures, from the start again after a healthy time.
 
     Args:
-        timing: its jitter stretches each pause by a factor of 1 to 2.
-        first: seconds of the first pause, before jitter.
-        limit: seconds of the longest one, before jitter.
-        reset_after: seconds without a failure after which the pauses start over.
+        timing: clock and jitter.
+        backoff: how the pauses grow.
+        reset_after: seconds without a failure after which they start over.
     """
 
-    def __init__(
-        self,
-        timing: Timing,
-        first: float = 0.8,
-        limit: float = 30.0,
-        reset_after: float = 120.0,
-    ) -> None:
+    def __init__(self, timing: Timing, backoff: Backoff = WATCH_BACKOFF, reset_after: float = HEALTHY_SECONDS) -> None:
         self._rng = timing.rng
         self._clock = timing.clock
-        self._first = first
-        self._limit = limit
+        self._backoff = backoff
         self._reset_after = reset_after
-        self._next = first
-        self._failed_at = float("-inf")
+        self._pauses = backoff.pauses(timing.rng)
+        self._over_at = float("-inf")
 
     def pause(self) -> float:
         """Seconds to wait after the failure that has just happened."""
         now = self._clock()
-        if now - self._failed_at > self._reset_after:
-            self._next = self._first
-        base, self._next = self._next, min(self._limit, self._next * 2)
-        self._failed_at = now + base
-        return min(self._limit, base * self._rng.uniform(1.0, 2.0))
-
-    def reset(self) -> None:
-        """Start over: things work again."""
-        self._next = self._first
+        if now - self._over_at > self._reset_after:
+            self._pauses = self._backoff.pauses(self._rng)
+        pause = next(self._pauses)
+        self._over_at = now + pause
+        return pause

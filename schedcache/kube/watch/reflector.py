@@ -9,7 +9,7 @@ from schedcache.kube.http.transport import Transport
 from schedcache.kube.watch.edges import FAILURES
 from schedcache.kube.watch.kind_watch import KindWatch, State
 from schedcache.kube.watch.kinds import KINDS
-from schedcache.kube.watch.pacing import REBUILD_CALM_SECONDS, Backoff, Comeback, Timing
+from schedcache.kube.watch.pacing import REBUILD_CALM_SECONDS, BackoffManager, Comeback, Timing
 from schedcache.kube.watch.stats import KindStats, SourceStats
 from schedcache.kube.watch.store import ObjectStore, SinkError
 from schedcache.kube.watch.sweep import lasting_differences
@@ -64,7 +64,7 @@ class Reflector:
         self._grace = grace
         self._clock = timing.clock
         self._sleep = timing.sleep
-        self._backoff = Backoff(timing)
+        self._backoff = BackoffManager(timing)
         self._rebuilt_at = float("-inf")
         # Kinds to list again, and why.
         self._relists: dict[str, str] = {}

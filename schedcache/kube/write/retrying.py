@@ -4,12 +4,10 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from schedcache.ports import ApiError
+from schedcache.ports import ApiError, Backoff
 
 TRIES = 5
-FIRST_PAUSE = 0.05
-GROWTH = 5.0
-LONGEST_PAUSE = 5.0
+BACKOFF = Backoff(first=0.05, factor=5.0, limit=7.5, jitter=0.5)
 
 
 async def send_again(
@@ -33,9 +31,7 @@ async def send_again(
     Raises:
         ApiError: of the last try, or of the first that no repetition would help.
     """
-    uniform = (rng or random).uniform
-    pause = FIRST_PAUSE
-    for again in range(TRIES):
+    for again, pause in zip(range(TRIES), BACKOFF.pauses(rng), strict=False):
         try:
             await send()
         except ApiError as error:
@@ -43,6 +39,5 @@ async def send_again(
                 raise
         else:
             return again
-        await sleep(pause * uniform(1.0, 1.5))
-        pause = min(LONGEST_PAUSE, pause * GROWTH)
+        await sleep(pause)
     raise AssertionError("unreachable: the last try returns or raises")
