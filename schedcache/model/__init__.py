@@ -42,6 +42,7 @@ from schedcache.model.pod_spec import (
     WeightedPodAffinityTerm,
 )
 from schedcache.model.quantity import QuantityError, parse_quantity
+from schedcache.model.resource_version import compare_resource_versions
 from schedcache.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PodRequests, Resource
 from schedcache.model.storage import (
     CSIDriver,
@@ -102,6 +103,7 @@ __all__ = [
     "Volume",
     "VolumeAttachment",
     "WeightedPodAffinityTerm",
+    "compare_resource_versions",
     "parse_quantity",
     "selector_from_labels",
     "tolerated",

@@ -3,15 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from schedcache.cache import AlreadyAddedError
-from schedcache.model import Pod
+from schedcache.model import Pod, compare_resource_versions
 from schedcache.queue.events import ASSIGNED_POD_ADD, pod_update_events
 from schedcache.scheduling.state import SchedulingState, at_most_priority_of
-
-
-def is_older(pod: Pod, than: Pod) -> bool:
-    """Whether `pod` is a state of the past. Versions that are no numbers cannot be compared: the later to come wins."""
-    a, b = pod.resource_version, than.resource_version
-    return a.isdigit() and b.isdigit() and int(a) < int(b)
 
 
 class PodEvents:
@@ -107,8 +101,8 @@ class PodEvents:
 
     def _changed(self, held: Pod, new: Pod) -> None:
         # The same state again must not queue the pod again (kubernetes/kubernetes#96071), and a state of the past is what
-        # a lagging API server tells, or the watch after a live read.
-        if new.resource_version == held.resource_version or is_older(new, held):
+        # a lagging API server tells, or the watch after a live read. Where that cannot be told, the later to come wins.
+        if compare_resource_versions(new.resource_version, held.resource_version) in (0, -1):
             return
         if new.finished:
             self.delete(new)

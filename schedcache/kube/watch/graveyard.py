@@ -4,18 +4,14 @@ import time
 from collections.abc import Callable
 from itertools import islice
 
+from schedcache.model import compare_resource_versions
+
 REMEMBERED_SECONDS = 600.0
 
 
 def is_newer(version: str, other: str) -> bool:
-    """Whether a resourceVersion is later than another of the same kind.
-
-    Since KEP-5504 (Kubernetes 1.35) resourceVersions are decimal numbers that may be compared within a kind. Of others,
-    as old or foreign API servers may give them, only equality is known, and different ones are taken for newer.
-    """
-    if version.isdecimal() and other.isdecimal():
-        return (len(version), version) > (len(other), other)
-    return version != other
+    """Whether a resourceVersion is later than another of the same kind; where that cannot be told, news are taken for such."""
+    return compare_resource_versions(version, other) in (1, None)
 
 
 class Graveyard:
