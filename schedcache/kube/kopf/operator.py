@@ -6,7 +6,6 @@ That one has its own event loop, because kopf blocks it for seconds while it rea
 import asyncio
 import contextlib
 import logging
-import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -22,6 +21,7 @@ from schedcache.kube.http.outcomes import CONNECTION_FAILURES, WATCH, done, fail
 from schedcache.kube.http.sockets import probing_socket
 from schedcache.kube.http.threads import DaemonThreads
 from schedcache.kube.http.transport import USER_AGENT
+from schedcache.kube.kopf import quiet
 from schedcache.kube.watch.contact import Contact
 from schedcache.kube.watch.edges import Ending, ending_of, ending_of_status
 from schedcache.kube.watch.kinds import Kind
@@ -36,8 +36,6 @@ CLOSE_SECONDS = 0.1
 ERROR_BACKOFF = Backoff(first=1.0, limit=8.0)
 """Between kopf's tries of one request: much as kopf's own, and then without end, where kopf gives up."""
 HANDLER_PREFIX = "schedcache-"
-WATCHING_LOGGER = "kopf._cogs.clients.watching"
-"""Where kopf 1.45 says that a list or watch has failed."""
 
 Deliver = Callable[[Kind, str | None, Mapping[str, Any]], None]
 """Called in kopf's thread with an event's type (None: from a list) and its object."""
@@ -125,9 +123,7 @@ class KopfOperator:
             await run.stop()
 
     async def _operate(self, stop: asyncio.Event) -> None:
-        # Signals are the host program's here, on purpose.
-        logging.getLogger(kopf.operator.__module__).addFilter(_is_not_about_signals)
-        logging.getLogger(WATCHING_LOGGER).addFilter(_is_told_sparingly)
+        quiet.tell_failures_sparingly()
         registry = kopf.OperatorRegistry()
         add_handlers(registry, self._kinds, self._deliver)
         kopf.on.login(registry=registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=5)(self._login)
@@ -136,13 +132,16 @@ class KopfOperator:
         kopf.on.probe(id="schedcache", registry=registry, errors=kopf.ErrorsMode.PERMANENT)(self._answer_probe)
         self._login_expires = None
         try:
-            await kopf.operator(
-                registry=registry,
-                standalone=True,
-                clusterwide=True,
-                stop_flag=stop,
-                liveness_endpoint=self._liveness_endpoint,
-            )
+            others = asyncio.all_tasks()
+            with quiet.starting():
+                tasks = await kopf.spawn_tasks(
+                    registry=registry,
+                    standalone=True,
+                    clusterwide=True,
+                    stop_flag=stop,
+                    liveness_endpoint=self._liveness_endpoint,
+                )
+            await kopf.run_tasks(tasks, ignored=others)
         finally:
             # kopf closes them as well, unless it ends by giving up.
             for session in self._sessions:
@@ -168,7 +167,7 @@ class KopfOperator:
             if kind.field_selector:
                 settings.watching.field_selectors[kind.group, kind.version, kind.plural] = kind.field_selector
         # Two lines for each event otherwise.
-        logging.getLogger("kopf.objects").setLevel(logging.WARNING)
+        logging.getLogger(quiet.OBJECTS_LOGGER).setLevel(logging.WARNING)
         log.info("kopf starts", kinds=[kind.name for kind in self._kinds])
 
     async def _clean_up(self, **_: Any) -> None:
@@ -206,11 +205,15 @@ class KopfOperator:
         try:
             response = await handler(request)
         except CONNECTION_FAILURES as error:
+            quiet.note_failure()
             contact.failed(ending_of(failure(WATCH, request.url.path, error)).value)
             raise
         if not done(response.status):
+            quiet.note_failure()
             contact.failed(ending_of_status(response.status).value)
-        elif "watch" in request.url.query and isinstance(response, _Response):
+            return response
+        quiet.note_answer()
+        if "watch" in request.url.query and isinstance(response, _Response):
             contact.opened(response)
             response.on_end = partial(contact.ended, response, Ending.CLOSED.value)
         else:
@@ -227,8 +230,7 @@ def add_handlers(registry: kopf.OperatorRegistry, kinds: Iterable[Kind], deliver
         kopf.on.event(kind.group, kind.version, kind.plural, id=f"{HANDLER_PREFIX}{kind.plural}", registry=registry)(
             _handler(kind, deliver)
         )
-    # A line for each event otherwise. Adding a filter twice is adding it once.
-    logging.getLogger("kopf.objects").addFilter(_is_not_about_success)
+    quiet.leave_out_successes()
 
 
 def _handler(kind: Kind, deliver: Deliver) -> Any:
@@ -236,6 +238,7 @@ def _handler(kind: Kind, deliver: Deliver) -> Any:
     async def on_event(type: str | None, event: Mapping[str, Any], **_: Any) -> None:  # noqa: A002  kopf's keyword
         obj = event["object"]
         deliver(kind, type if _selected(kind.field_selector, obj) else "DELETED", obj)
+        quiet.note_delivery()
 
     return on_event
 
@@ -250,20 +253,6 @@ def _selected(field_selector: str, obj: Mapping[str, Any]) -> bool:
         if value == unwanted:
             return False
     return True
-
-
-def _is_not_about_signals(record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith("OS signals are ignored")
-
-
-def _is_told_sparingly(record: logging.LogRecord) -> bool:
-    """Of the tries of one request the first, second, fourth, eighth and so on: an API server may be away for an hour."""
-    found = re.match(r"Request attempt #(\d+)", record.getMessage())
-    return found is None or int(found[1]).bit_count() == 1
-
-
-def _is_not_about_success(record: logging.LogRecord) -> bool:
-    return record.levelno > logging.INFO or not record.getMessage().startswith(f"Handler '{HANDLER_PREFIX}")
 
 
 class _Response(aiohttp.ClientResponse):
