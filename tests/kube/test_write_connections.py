@@ -8,14 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedcache.kube.http.credentials import Access
-from schedcache.kube.http.http_answer import LARGEST_HEAD, AnswerReader, NoAnswerError
+from schedcache.kube.http.http_answer import LARGEST_BODY, LARGEST_HEAD, AnswerReader, NoAnswerError
 from schedcache.kube.http.write_connections import NotSentError, WriteConnections
 
 CREATED = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n" + b'{"a":1}'
 CHUNKED = (
-    b"HTTP/1.1 409 Conflict\r\nTransfer-Encoding: chunked\r\nRetry-After: 3\r\n\r\n"
+    b"HTTP/1.1 409 Conflict\r\nContent-Type: application/json\r\nTransfer-Encoding: Chunked\r\nRetry-After:  3 \r\n\r\n"
     b"4\r\nabcd\r\n1;x=y\r\ne\r\n0\r\nTrailer: x\r\n\r\n"
 )
+NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
 CONTINUED = b"HTTP/1.1 100 Continue\r\n\r\n" + CREATED
 
 
@@ -32,7 +33,21 @@ def test_an_answer_is_the_same_however_it_is_cut(data, status, body, cuts):
         start = end
     assert answer is not None
     assert (answer.status, answer.body) == (status, body)
+    assert answer.reason == {201: "Created", 409: "Conflict"}[status]
+    assert answer.headers["content-type"] == "application/json"
     assert reader.reusable
+
+
+def test_one_reader_puts_one_answer_after_the_other_together():
+    reader = AnswerReader()
+    for data, body in ((CREATED, b'{"a":1}'), (CHUNKED, b"abcde"), (NO_CONTENT, b""), (CONTINUED, b'{"a":1}')) * 2:
+        assert reader.feed(data[:-1]) is None
+        answer = reader.feed(data[-1:])
+        assert answer.body == body
+        assert answer.headers.get("retry-after") == ("3" if data is CHUNKED else None), "not those of another answer"
+        assert reader.reusable
+    with pytest.raises(NoAnswerError):
+        reader.end()
 
 
 def test_headers_are_found_in_lower_case():
@@ -47,11 +62,17 @@ def test_headers_are_found_in_lower_case():
         b"HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/1.0 201 Created\r\nContent-Length: 0\r\n\r\n",
         CREATED + b"HTTP/1.1 200 OK",
+        CREATED + b"HTTP/1.1 500 Internal Server Error\r\nRetry-After: 9\r\nContent-Length: 3\r\n\r\nabc",
+        CREATED + b"\x00garbage\r\n\r\n",
+        b"HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 0\r\n\r\n" + CREATED,
     ],
 )
 def test_connections_that_end_or_say_more_than_was_asked_are_not_used_again(data):
     reader = AnswerReader()
-    assert reader.feed(data).status == 201
+    answer = reader.feed(data)
+    assert (answer.status, answer.reason) == (201, "Created")
+    assert answer.body in (b"", b'{"a":1}')
+    assert "retry-after" not in answer.headers
     assert not reader.reusable
 
 
@@ -88,12 +109,28 @@ def test_an_answer_that_is_cut_off_is_none(cut):
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-4\r\nabcd\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc",
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n",
         b"x" * (LARGEST_HEAD + 1),
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * LARGEST_HEAD,
     ],
 )
 def test_what_is_no_answer_is_no_answer(data):
     with pytest.raises(NoAnswerError):
         AnswerReader().feed(data)
+
+
+def test_a_body_is_not_collected_without_end():
+    head = b"HTTP/1.1 200 OK\r\n"
+    piece = b"x" * 2**20
+    for way, frame in ((b"Transfer-Encoding: chunked\r\n", (b"100000\r\n", b"\r\n")), (b"", (b"", b""))):
+        reader = AnswerReader()
+        assert reader.feed(head + way + b"\r\n") is None
+        for _ in range(LARGEST_BODY // len(piece)):
+            assert reader.feed(frame[0] + piece + frame[1]) is None
+        with pytest.raises(NoAnswerError, match=f"longer than {LARGEST_BODY} bytes"):
+            reader.feed(frame[0] + piece + frame[1])
 
 
 class Server:

@@ -33,7 +33,7 @@ class _Connection(asyncio.Protocol):
         self.usable = False
         self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
-        self._reader: AnswerReader | None = None
+        self._reader = AnswerReader()
         self._answer: asyncio.Future[Answer] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -43,19 +43,19 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.usable = False
         self._transport = None
-        reader, answer = self._reader, self._answer
-        if reader is None or answer is None or answer.done():
+        answer = self._answer
+        if answer is None or answer.done():
             return
         if exc is not None:
             answer.set_exception(NoAnswerError(f"the connection broke: {exc}"))
             return
         try:
-            answer.set_result(reader.end())
+            answer.set_result(self._reader.end())
         except NoAnswerError as error:
             answer.set_exception(error)
 
     def data_received(self, data: bytes) -> None:
-        if self._reader is None or self._answer is None or self._answer.done():
+        if self._answer is None or self._answer.done():
             self.abort()  # nobody has asked for it
             return
         try:
@@ -73,7 +73,6 @@ class _Connection(asyncio.Protocol):
         if self._transport is None:
             raise NoAnswerError("the connection was closed")
         self.usable = False
-        self._reader = AnswerReader()
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return await self._answer
