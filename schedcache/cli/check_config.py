@@ -4,7 +4,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from schedcache.app.settings import load_file
 from schedcache.cli.output import writing
 
 
@@ -22,9 +21,12 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 def execute(options: argparse.Namespace) -> int:
     """0: sound. Raises UsageError otherwise."""
-    from schedcache.app.plugins import check_profiles
+    from schedcache.app.settings import load_file
 
     loaded = load_file(options.file)
+    # Bad input is told before the plugins are loaded.
+    from schedcache.app.plugins import check_profiles
+
     check_profiles(loaded.config, options.file)
     for note in loaded.notes:
         print(f"note: {note}", file=sys.stderr)

@@ -3,9 +3,9 @@
 import argparse
 from pathlib import Path
 
-from schedcache.cli.logs import FORMATS
-
 DEFAULT_PORT = 10251
+FORMATS = ("auto", "console", "json")
+"""Of the log."""
 _TRUE = frozenset({"true", "t", "1"})
 _FALSE = frozenset({"false", "f", "0"})
 _LARGEST_PORT = 65535

@@ -7,7 +7,6 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-FORMATS = ("auto", "console", "json")
 _DECISIONS = 2
 """The verbosity from which each decision is logged, as kube-scheduler does."""
 _LIBRARIES = 4

@@ -3,7 +3,6 @@
 import argparse
 
 from schedcache.cli.flags import add_cluster_flags, add_logging_flags, add_scheduling_flags, add_serving_flags
-from schedcache.cli.logs import configure_logging
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -21,7 +20,11 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 def execute(options: argparse.Namespace) -> int:
     """0: stopped as asked; 1: something that should run ended by itself."""
     from schedcache.cli.flag_settings import settings_of
-    from schedcache.cli.running import run
+    from schedcache.cli.logs import configure_logging
 
     configure_logging(options.log_format, options.v)
-    return run(settings_of(options))
+    settings = settings_of(options)
+    # Bad input is told before the rest is loaded.
+    from schedcache.cli.running import run
+
+    return run(settings)

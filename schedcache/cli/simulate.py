@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from schedcache.app.errors import UsageError
-from schedcache.app.settings import load_file
 from schedcache.cli.output import writing
 
 
@@ -43,6 +42,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 def execute(options: argparse.Namespace) -> int:
     """0: all fit, 1: some do not. Raises UsageError for bad input."""
+    from schedcache.app.settings import load_file
     from schedcache.config import config_from_dict
     from schedcache.framework import PluginSetError, RegistryError
     from schedcache.simulation import InputError, ProfileError, WhatIf, parse_objects

@@ -3,7 +3,6 @@
 import argparse
 
 from schedcache.cli.flags import add_logging_flags, add_serving_flags
-from schedcache.cli.logs import configure_logging
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -25,6 +24,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 def execute(options: argparse.Namespace) -> int:
     """0: everything is where it should be; 1: it is not."""
     from schedcache.cli.demo.flow import run_demo
+    from schedcache.cli.logs import configure_logging
 
     # Standard output is the demo's own; what goes wrong is still told.
     configure_logging(options.log_format, options.v, quiet=options.v == 0)
