@@ -4,18 +4,10 @@ from schedcache.app.program import Program
 from schedcache.kube.watch.kinds import KINDS
 from schedcache.server.health import Health
 
-LOST_SECONDS = 15.0
-"""Longer than the first three tries to connect again take (11.2 s): when one API server of several goes, or the only one is
-restarted in some seconds, nobody has to know. Shorter than anything that may be called work."""
-STALE_SECONDS = 75.0
-"""A watch brings something at least every minute, a bookmark if nothing else."""
-STALLED_SECONDS = 10.0
-"""The housekeeping of a loop that lives runs every second."""
-
 
 def health_of(program: Program) -> Health:
     """Alive: every task runs and the loop turns. Ready: all kinds are listed and heard of, and nothing is stopping."""
-    scheduler, source = program.scheduler, program.source
+    scheduler, source, limits = program.scheduler, program.source, program.settings.health
 
     def tasks() -> str:
         failed = program.failed_task()
@@ -24,7 +16,7 @@ def health_of(program: Program) -> Health:
     def loop() -> str:
         last = scheduler.last_housekeeping
         age = 0.0 if last is None or program.stopping else scheduler.state.clock() - last
-        return f"stalled for {age:.0f} s" if age > STALLED_SECONDS else ""
+        return f"stalled for {age:.0f} s" if age > limits.stalled_seconds else ""
 
     def synced() -> str:
         missing = [plural(kind) for kind in source.ages() if kind not in scheduler.handlers.synced_kinds]
@@ -35,12 +27,12 @@ def health_of(program: Program) -> Health:
         lost = [
             f"{plural(kind)} ({outage.seconds:.0f} s, {outage.why})"
             for kind, outage in outages.items()
-            if outage.seconds > LOST_SECONDS
+            if outage.seconds > limits.lost_seconds
         ]
         stale = [
             f"{plural(kind)} ({age:.0f} s)"
             for kind, age in source.ages().items()
-            if age > STALE_SECONDS and kind not in outages
+            if age > limits.stale_seconds and kind not in outages
         ]
         told = {"no connection for": lost, "nothing heard of": stale}
         return "; ".join(f"{what} {', '.join(kinds)}" for what, kinds in told.items() if kinds)
@@ -57,7 +49,7 @@ def health_of(program: Program) -> Health:
         return "; ".join(
             f"no {what} was answered for {outage.seconds:.0f} s ({outage.why})"
             for what, outage in outages.items()
-            if outage is not None and outage.seconds > LOST_SECONDS
+            if outage is not None and outage.seconds > limits.lost_seconds
         )
 
     def credentials() -> str:

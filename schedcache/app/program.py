@@ -30,11 +30,6 @@ from schedcache.scheduling import PodStore, Scheduler, make_profiles
 from schedcache.server.metrics import PrometheusMetrics
 from schedcache.server.state_metrics import StateCollector
 
-DRAIN_SECONDS = 15.0
-"""How long bindings under way may take once the program is asked to stop: as long as one request may. With the writes, kopf's end
-and that of the connections to us it is all over within Kubernetes' grace period of 30 s, whatever does not answer."""
-WRITE_SECONDS = 3.0
-"""How long events and conditions that wait may take after that."""
 _SYNC_LOOK_SECONDS = 0.02
 # Collections by number of allocations, not by time: fewer of the young ones than Python's default makes, since nearly
 # everything on the hot path is freed by its reference count, and rare old ones.
@@ -59,6 +54,7 @@ class Program:
         registry: CollectorRegistry,
         transport: Transport,
         binder: ApiBinder,
+        settings: Settings,
         writers: Sequence[ApiEventRecorder | ApiStatusWriter] = (),
     ) -> None:
         self.scheduler = scheduler
@@ -66,6 +62,7 @@ class Program:
         self.registry = registry
         self.transport = transport
         self.binder = binder
+        self.settings = settings
         self.stopping = False
         self._writers = writers
         self._tasks: list[asyncio.Task[None]] = []
@@ -109,8 +106,9 @@ class Program:
 
     async def _drain(self) -> None:
         under_way = len(self.scheduler.bindings)
-        await self.scheduler.drain(DRAIN_SECONDS)
-        left = sum(await asyncio.gather(*(writer.drain(WRITE_SECONDS) for writer in self._writers)))
+        await self.scheduler.drain(self.settings.stop.drain_seconds)
+        limit = self.settings.stop.write_seconds
+        left = sum(await asyncio.gather(*(writer.drain(limit) for writer in self._writers)))
         _log.info("stopped scheduling", bindings_awaited=under_way, writes_left=left)
 
 
@@ -129,8 +127,8 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
     """
     registry = CollectorRegistry()
     metrics = PrometheusMetrics(registry)
-    async with Transport(load_credentials(settings.kubeconfig)) as transport:
-        binder = ApiBinder(transport, TokenBucket(settings.qps, settings.burst))
+    async with Transport(load_credentials(settings.kubeconfig), settings.requests) as transport:
+        binder = ApiBinder(transport, TokenBucket(settings.qps, settings.burst), settings.writes)
         writers = () if settings.observe else _writers(transport, settings)
         recorder, status_writer = writers or (Nobody(), Nobody())
         pods, plugins = PodStore(), installed_registry()
@@ -167,26 +165,29 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
             rng=random.Random(),
             request_rebuild=lambda reason: source.request_rebuild(reason),  # noqa: PLW0108  made below
         )
-        source = make_source(settings.event_source, transport, scheduler.handlers, frameworks.values())
+        source = make_source(settings, transport, scheduler.handlers, frameworks.values())
         registry.register(StateCollector(scheduler))
         registry.register(SourceCollector(source))
-        yield Program(scheduler, source, registry, transport, binder, writers)
+        yield Program(scheduler, source, registry, transport, binder, settings, writers)
 
 
 def _writers(transport: Transport, settings: Settings) -> tuple[ApiEventRecorder, ApiStatusWriter]:
     """Both draw from one budget, and never from that of binds."""
     budget = TokenBucket(settings.qps, settings.burst)
     names = [profile.scheduler_name or "" for profile in settings.profiles]
-    return ApiEventRecorder(transport, budget, names), ApiStatusWriter(transport, budget)
+    return (
+        ApiEventRecorder(transport, budget, names, settings.writes),
+        ApiStatusWriter(transport, budget, settings.writes),
+    )
 
 
 def make_source(
-    name: str, transport: Transport, sink: EventSink, frameworks: Iterable[Framework]
+    settings: Settings, transport: Transport, sink: EventSink, frameworks: Iterable[Framework]
 ) -> "Reflector | KopfSource":
-    """The event source of that name, for pods, nodes and what the plugins read besides. Raises PluginSetError."""
+    """The event source that is asked for, for pods, nodes and what the plugins read besides. Raises PluginSetError."""
     kinds = ["Pod", "Node", *sorted(set[str]().union(*map(watched_kinds, frameworks)))]
-    if name == "kopf":
+    if settings.event_source == "kopf":
         from schedcache.kube.kopf.source import KopfSource  # noqa: PLC0415  half a second of imports that nobody else needs
 
-        return KopfSource(transport, sink, kinds)
-    return Reflector(transport, sink, kinds)
+        return KopfSource(transport, sink, kinds, settings=settings.kopf)
+    return Reflector(transport, sink, kinds, settings=settings.watch)

@@ -7,6 +7,7 @@ from pathlib import Path
 import structlog
 from msgspec.structs import replace
 
+from schedcache.app.deadlines import HealthSettings, StopSettings
 from schedcache.app.errors import UsageError
 from schedcache.config import (
     ConfigError,
@@ -16,6 +17,7 @@ from schedcache.config import (
     load_config,
     with_defaults,
 )
+from schedcache.kube.settings import KopfSettings, RequestSettings, WatchSettings, WriteSettings
 
 DEFAULT_SCHEDULER_NAME = "schedcache"
 _log = structlog.get_logger(__name__)
@@ -28,6 +30,8 @@ class Settings:
     `configuration` is complete (`with_defaults`). `qps` and `burst` are for binds and for the other writes each. An assumed
     pod that the watch has not confirmed `assumed_pod_ttl` seconds after its binding is asked about. `port` is that of
     metrics and dump on `bind_address`, `probe_port` that of the probes on all addresses; 0: any free one, None: not served.
+
+    The nested ones are deadlines, pauses and limits that no flag sets; each says what it is for.
     """
 
     configuration: KubeSchedulerConfiguration
@@ -42,6 +46,12 @@ class Settings:
     bind_address: str = "127.0.0.1"
     port: int | None = None
     probe_port: int | None = None
+    requests: RequestSettings = RequestSettings()
+    watch: WatchSettings = WatchSettings()
+    kopf: KopfSettings = KopfSettings()
+    writes: WriteSettings = WriteSettings()
+    health: HealthSettings = HealthSettings()
+    stop: StopSettings = StopSettings()
 
     @property
     def profiles(self) -> Sequence[KubeSchedulerProfile]:

@@ -4,22 +4,22 @@ A program of its own, `python -m tests.e2e.hasty`, since it is to be stopped and
 """
 
 import sys
+from dataclasses import replace
 
-from schedcache.app.settings import Settings
-from schedcache.cli import main
-from schedcache.kube.http.transport import Transport
-from schedcache.kube.watch.reflector import Reflector
+from schedcache.cli.commands import make_parser
+from schedcache.cli.flag_settings import settings_of
+from schedcache.cli.logs import configure_logging
+from schedcache.cli.running import run
+from schedcache.kube.settings import RequestSettings, WatchSettings
 
-DEADLINES = {
-    (Settings, "assumed_pod_ttl"): 1.5,
-    (Transport, "request_timeout"): 1.5,
-    (Reflector, "inactivity_timeout"): 2.0,
+LONGEST_SECONDS = 2.0
+HASTY = {
+    "assumed_pod_ttl": 1.5,
+    "requests": RequestSettings(request_timeout_seconds=1.5),
+    "watch": WatchSettings(inactivity_timeout_seconds=LONGEST_SECONDS),
 }
-LONGEST_SECONDS = max(DEADLINES.values())
 
 if __name__ == "__main__":
-    for (owner, name), seconds in DEADLINES.items():
-        defaults = owner.__init__.__kwdefaults__
-        assert name in defaults, f"{owner.__name__} has no such deadline any more: {name}"
-        defaults[name] = seconds
-    sys.exit(main())
+    options = make_parser().parse_args()
+    configure_logging(options.log_format, options.v)
+    sys.exit(run(replace(settings_of(options), **HASTY)))

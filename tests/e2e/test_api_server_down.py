@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from schedcache.app import health as app_health
+from schedcache.app.deadlines import HealthSettings
 from schedcache.app.health import health_of
 from schedcache.testing import wait_until
 from tests.e2e.in_process import dump_of, scheduler
@@ -14,7 +14,7 @@ from tests.e2e.truth import assert_bound_once, assert_dump_is_truth, assert_no_n
 
 PODS = 150
 PATIENCE_SECONDS = 2.0
-"""In the place of LOST_SECONDS, so that the test need not wait."""
+IMPATIENT = HealthSettings(lost_seconds=PATIENCE_SECONDS)
 pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
 
 
@@ -27,10 +27,9 @@ async def cluster(cluster):
 
 
 @pytest.mark.parametrize("source", ["reflector", "kopf"])
-async def test_it_is_not_ready_meanwhile_and_loses_nothing(cluster, source, monkeypatch):
-    monkeypatch.setattr(app_health, "LOST_SECONDS", PATIENCE_SECONDS)
+async def test_it_is_not_ready_meanwhile_and_loses_nothing(cluster, source):
     await cluster.make_nodes(10, capacity={"cpu": "4"})
-    async with scheduler(cluster.kubeconfig, event_source=source, qps=50.0, burst=1) as program:
+    async with scheduler(cluster.kubeconfig, event_source=source, qps=50.0, burst=1, health=IMPATIENT) as program:
         health = health_of(program)
 
         async def ready():

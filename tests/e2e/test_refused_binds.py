@@ -2,21 +2,20 @@
 
 import pytest
 
-from schedcache.app import health as app_health
+from schedcache.app.deadlines import HealthSettings
 from schedcache.app.health import health_of
 from schedcache.testing import Answer, FaultProxy, wait_until
 from tests.e2e.in_process import dump_of, scheduler
 from tests.e2e.truth import assert_bound_once, assert_dump_is_truth
 
 PATIENCE_SECONDS = 1.5
-"""In the place of LOST_SECONDS, so that the test need not wait."""
+IMPATIENT = HealthSettings(lost_seconds=PATIENCE_SECONDS)
 pytestmark = pytest.mark.controlplane
 
 
-async def test_it_is_not_ready_while_no_bind_is_answered(cluster, monkeypatch):
-    monkeypatch.setattr(app_health, "LOST_SECONDS", PATIENCE_SECONDS)
+async def test_it_is_not_ready_while_no_bind_is_answered(cluster):
     await cluster.make_nodes(2)
-    async with FaultProxy(cluster.control_plane) as proxy, scheduler(proxy.kubeconfig) as program:
+    async with FaultProxy(cluster.control_plane) as proxy, scheduler(proxy.kubeconfig, health=IMPATIENT) as program:
         health = health_of(program)
         rule = proxy.add(Answer(500, reason="InternalError"), method="POST", path=r"/binding$")
         await cluster.make_pods(5, requests={"cpu": "100m"})

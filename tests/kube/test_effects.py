@@ -9,7 +9,8 @@ import pytest
 
 from schedcache.kube.http.credentials import load_credentials
 from schedcache.kube.http.transport import Transport
-from schedcache.kube.write.binder import CONCURRENT_BINDS, ApiBinder
+from schedcache.kube.settings import RequestSettings, WriteSettings
+from schedcache.kube.write.binder import ApiBinder
 from schedcache.kube.write.event_recorder import ApiEventRecorder
 from schedcache.kube.write.rate import TokenBucket
 from schedcache.kube.write.status_writer import ApiStatusWriter
@@ -34,7 +35,7 @@ WAITS = PodCondition("PodScheduled", "False", "Unschedulable", "0/1 nodes are av
 
 @pytest.fixture
 async def transport(proxy) -> AsyncIterator[Transport]:
-    async with Transport(load_credentials(proxy.kubeconfig), request_timeout=2) as opened:
+    async with Transport(load_credentials(proxy.kubeconfig), RequestSettings(request_timeout_seconds=2)) as opened:
         yield opened
 
 
@@ -162,7 +163,7 @@ async def test_many_binds_share_few_connections(cluster, binder, transport):
     pods = [Pod.from_dict(pod) for pod in await cluster.make_pods(200)]
     await asyncio.gather(*(binder.bind(pod, "node-0") for pod in pods))
     assert len(transport._writes._open) == 0
-    assert 0 < len(transport._writes._idle) <= CONCURRENT_BINDS
+    assert 0 < len(transport._writes._idle) <= WriteSettings().concurrent_binds
     bound = await cluster.wait_until_bound(200, timeout=1)
     assert len(bound) == 200
 
@@ -375,10 +376,9 @@ async def test_events_of_one_pod_are_limited_and_notes_cut(cluster, transport):
     assert all(len(event["note"].encode()) <= 1024 and event["note"].endswith("ö ...") for event in stored)
 
 
-async def test_events_beyond_the_buffer_are_dropped_and_counted(transport, monkeypatch, cluster):
+async def test_events_beyond_the_buffer_are_dropped_and_counted(transport, cluster):
     pods = [Pod.from_dict(pod) for pod in await cluster.make_pods(5)]
-    monkeypatch.setattr("schedcache.kube.write.event_recorder.WAITING_LIMIT", 3)
-    recorder = ApiEventRecorder(transport, UNLIMITED, ["schedcache"])
+    recorder = ApiEventRecorder(transport, UNLIMITED, ["schedcache"], WriteSettings(waiting_events=3))
     for pod in pods:
         recorder.event(pod, "Normal", "Scheduled", "Binding", "assigned")
     assert recorder.dropped == {"full": 2}

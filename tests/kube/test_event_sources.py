@@ -304,19 +304,18 @@ async def test_every_kind_can_be_watched(kind, cluster, proxy):
         await world.until(lambda: not world.sink.held["StorageClass"])
 
 
-async def test_lists_come_in_pages(world: World, monkeypatch: pytest.MonkeyPatch):
-    for place in ("watch.lister.PAGE_LIMIT", "kopf.operator.PAGE_LIMIT", "watch.sweep.METADATA_PAGE_LIMIT"):
-        monkeypatch.setattr(f"schedcache.kube.{place}", 7)
-    await world.cluster.make_pods(50)
-    whole = world.proxy.add(
-        Answer(500), path=f"^{PATHS['Pod']}$", where=lambda r: not r.watch and "limit" not in r.query
-    )
-    world.start()
-    await world.synced()
-    await world.agrees()
-    assert whole.hits == 0
-    if world.kind == "reflector":
-        assert world.source.stats.kinds["Pod"].list_pages == 8
+@pytest.mark.parametrize("kind", ["reflector", "kopf"])
+async def test_lists_come_in_pages(kind, cluster, proxy):
+    await cluster.make_pods(50)
+    whole = proxy.add(Answer(500), path=f"^{PATHS['Pod']}$", where=lambda r: not r.watch and "limit" not in r.query)
+    pages = {"page_limit": 7, "metadata_page_limit": 7}
+    async with open_world(kind, cluster, proxy, settings=pages) as world:
+        world.start()
+        await world.synced()
+        await world.agrees()
+        assert whole.hits == 0
+        if kind == "reflector":
+            assert world.source.stats.kinds["Pod"].list_pages == 8
 
 
 async def test_five_thousand_objects(world: World):

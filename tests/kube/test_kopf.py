@@ -9,10 +9,10 @@ import pytest
 
 from schedcache.kube.http.credentials import CredentialError, load_credentials
 from schedcache.kube.http.transport import Transport
-from schedcache.kube.kopf import operator as kopf_operator
 from schedcache.kube.kopf import quiet
 from schedcache.kube.kopf.operator import _Run
 from schedcache.kube.kopf.source import KopfSource
+from schedcache.kube.settings import KopfSettings
 from schedcache.ports import Backoff
 from schedcache.testing import Answer, free_ports, wait_until
 from tests.kube.worlds import PATHS, RecordingSink, World, open_world
@@ -144,7 +144,7 @@ async def test_new_credentials_are_read_when_the_old_ones_are_refused(cluster, c
     token.write_text(control_plane.admin_token)
     sink = RecordingSink()
     async with Transport(credentials) as transport:
-        source = KopfSource(transport, sink, sweep_interval=0.5, grace=0.3)
+        source = KopfSource(transport, sink, settings=KopfSettings(sweep_interval_seconds=0.5, sweep_grace_seconds=0.3))
         task = asyncio.create_task(source.run())
         await cluster.make_pods(1)
 
@@ -172,7 +172,6 @@ async def test_unknown_kinds_are_refused_by_name():
 
 async def test_of_what_kopf_tries_again_and_again_the_log_has_less_and_less(cluster, proxy, caplog, monkeypatch):
     """An API server may be away for an hour. These are kopf's own words, whatever they are in the version installed."""
-    monkeypatch.setattr(kopf_operator, "ERROR_BACKOFF", Backoff(first=0.05, limit=0.05))
     counts = Counter()
     reported = logging.Logger.handle
 
@@ -185,7 +184,8 @@ async def test_of_what_kopf_tries_again_and_again_the_log_has_less_and_less(clus
     def told():
         return [r for r in caplog.records if r.name.startswith("kopf.") and PATHS["Pod"] in r.getMessage()]
 
-    async with open_world("kopf", cluster, proxy) as world:
+    quick = {"error_backoff": Backoff(first=0.05, limit=0.05)}
+    async with open_world("kopf", cluster, proxy, settings=quick) as world:
         world.start()
         await world.synced()
         assert told() == []
@@ -235,7 +235,7 @@ async def test_a_generator_that_kopf_leaves_open_is_no_error_at_the_end(caplog):
         await stop.wait()
 
     generators = []
-    run = _Run(operate)
+    run = _Run(operate, stop_seconds=3.0)
     await wait_until(lambda: asyncio.sleep(0, bool(caplog.records)))
     await run.stop()
     (record,) = caplog.records

@@ -11,12 +11,15 @@ from structlog.testing import capture_logs
 
 from schedcache.kube.http.credentials import load_credentials
 from schedcache.kube.http.transport import Transport
-from schedcache.kube.kopf import source as kopf_source
 from schedcache.kube.kopf.source import KopfSource
+from schedcache.kube.settings import KopfSettings
 from schedcache.testing import Answer, wait_until
 from tests.kube.worlds import PATHS, UNFINISHED, RecordingSink
 
 pytestmark = pytest.mark.controlplane
+
+OFTEN = KopfSettings(sweep_interval_seconds=0.5, sweep_grace_seconds=0.3)
+RARELY = KopfSettings(sweep_interval_seconds=600.0, sweep_grace_seconds=0.3)
 
 
 @pytest.fixture(autouse=True)
@@ -27,13 +30,13 @@ def _kopfs_kubeconfig(proxy, monkeypatch):
 class Host:
     """An operator with a pod handler of its own, which a source joins at its start; in a thread, as kopf ends all tasks of its loop."""
 
-    def __init__(self, kubeconfig, *, sweep_interval=0.5, **scope) -> None:
+    def __init__(self, kubeconfig, *, settings=OFTEN, **scope) -> None:
         self.sink = RecordingSink()
         self.own: list[str] = []
         self.source: KopfSource | None = None
         self.tasks: list[asyncio.Task[None]] = []
         self._kubeconfig = kubeconfig
-        self._sweep_interval = sweep_interval
+        self._settings = settings
         self._scope = scope or {"clusterwide": True}
         self._stop = threading.Event()
         self._error: BaseException | None = None
@@ -51,9 +54,7 @@ class Host:
             settings.posting.enabled = False
             settings.scanning.disabled = True
             self.transport = await Transport(load_credentials(self._kubeconfig)).__aenter__()
-            self.source = KopfSource(
-                self.transport, self.sink, sweep_interval=self._sweep_interval, grace=0.3, registry=registry
-            )
+            self.source = KopfSource(self.transport, self.sink, settings=self._settings, registry=registry)
             self.tasks.append(asyncio.create_task(self.source.run()))
 
         @kopf.on.cleanup(registry=registry)
@@ -136,7 +137,7 @@ async def test_it_shares_the_operators_watches_and_writes_nothing(cluster, contr
 
 async def test_a_finished_pod_is_told_as_deleted_though_the_operator_watches_it_on(cluster, proxy):
     [pod] = await cluster.make_pods(1)
-    async with Host(proxy.kubeconfig, sweep_interval=600) as host:
+    async with Host(proxy.kubeconfig, settings=RARELY) as host:
         assert len(host.versions()["Pod"]) == 1
         await cluster.patch("/api/v1/namespaces/default/pods/pod-0/status", {"status": {"phase": "Succeeded"}})
         await host.until(lambda: not host.versions()["Pod"])
@@ -159,14 +160,14 @@ async def test_a_deletion_that_the_operator_misses_is_found_by_a_sweep(cluster, 
         assert host.sink.missed == {pods[0]["metadata"]["uid"]}
 
 
-async def test_an_operator_of_one_namespace_is_warned_about_and_made_up_for(cluster, proxy, monkeypatch):
-    monkeypatch.setattr(kopf_source, "STALLED_SECONDS", 1.5)
+async def test_an_operator_of_one_namespace_is_warned_about_and_made_up_for(cluster, proxy):
+    impatient = KopfSettings(sweep_interval_seconds=1.0, sweep_grace_seconds=0.3, stalled_seconds=1.5)
     await cluster.create_namespace("elsewhere")
     await cluster.make_nodes(1)
     await cluster.make_pods(1, name="seen")
     await cluster.make_pods(1, name="unseen", namespace="elsewhere")
     with capture_logs() as told:
-        async with Host(proxy.kubeconfig, sweep_interval=1.0, namespaces=["default"]) as host:
+        async with Host(proxy.kubeconfig, settings=impatient, namespaces=["default"]) as host:
             assert warnings(told) == ["Pod"]
             assert host.versions() == await truth(cluster)
             assert host.source.outages()["Pod"].why == "kopf is behind"
@@ -207,7 +208,7 @@ async def test_what_the_operator_tells_before_the_source_runs_is_kept(cluster, c
     sink = RecordingSink()
     registry = kopf.OperatorRegistry()
     async with Transport(load_credentials(control_plane.kubeconfig)) as transport:
-        source = KopfSource(transport, sink, ("Pod",), sweep_interval=600, grace=0.0, registry=registry)
+        source = KopfSource(transport, sink, ("Pod",), settings=RARELY, registry=registry)
         [handler] = registry._watching.get_all_handlers()
         await handler.fn(type=None, event={"object": pod})
         task = asyncio.create_task(source.run())

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from schedcache.kube.http.answers import FORGET_SECONDS, Answers
 from schedcache.kube.http.outcomes import ThrottledError, retry_after
 from schedcache.kube.http.threads import DaemonThreads
+from schedcache.kube.settings import SourceSettings
 from schedcache.kube.watch.contact import Contact
 from schedcache.kube.watch.decoder import (
     BrokenStreamError,
@@ -244,7 +245,7 @@ async def test_no_rate_is_no_limit():
 
 def test_pauses_start_over_after_a_healthy_time():
     now = [0.0]
-    backoff = BackoffManager(Timing(clock=lambda: now[0], rng=random.Random(7)))
+    backoff = BackoffManager(Timing(clock=lambda: now[0], rng=random.Random(7)), SourceSettings())
     pauses = [backoff.pause() for _ in range(10)]
     assert 0.8 <= pauses[0] <= 1.6
     assert pauses[-1] == 30
@@ -362,7 +363,7 @@ def test_a_connection_is_there_while_a_watch_is_open_and_lost_since_the_last_sig
 
 def test_failures_that_repeat_are_told_now_and_then_and_each_sort_by_itself(capsys):
     now = 0.0
-    told = SparingLog("not written", lambda: now)
+    told = SparingLog("not written", 30.0, lambda: now)
     for seconds in (0, 1, 29, 30, 31):
         now = float(seconds)
         told.warning(RefusedError(f"refused at {seconds}", status=403, reason="Forbidden"), pod="a")

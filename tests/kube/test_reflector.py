@@ -13,6 +13,7 @@ import yaml
 
 from schedcache.kube.http.credentials import load_credentials
 from schedcache.kube.http.transport import Transport
+from schedcache.kube.settings import WatchSettings
 from schedcache.kube.watch.kind_watch import State
 from schedcache.kube.watch.pacing import Timing
 from schedcache.kube.watch.reflector import Reflector
@@ -38,13 +39,13 @@ def kubeconfig(tmp_path, server, **user):
 class Bench:
     """A reflector of pods on a scripted server; its pauses take no time and are noted."""
 
-    def __init__(self, api: FakeApi, transport: Transport, **options) -> None:
+    def __init__(self, api: FakeApi, transport: Transport, kinds=("Pod",), timing=None, **settings) -> None:
         self.api = api
         self.sink = RecordingSink()
         self.pauses: list[float] = []
-        timing = Timing(sleep=self._sleep, rng=random.Random(1))
-        options = {"kinds": ("Pod",), "sweep_interval": None, "timing": timing} | options
-        self.reflector = Reflector(transport, self.sink, **options)
+        timing = timing or Timing(sleep=self._sleep, rng=random.Random(1))
+        watch = WatchSettings(**{"sweep_interval_seconds": None, **settings})
+        self.reflector = Reflector(transport, self.sink, kinds, settings=watch, timing=timing)
         self.task: asyncio.Task[None] | None = None
 
     async def _sleep(self, seconds: float) -> None:
@@ -280,7 +281,7 @@ async def test_a_refusal_is_waited_out_whatever_the_others_reach(api, tmp_path):
 
 async def test_a_silent_connection_is_given_up_and_the_watch_resumed(api, tmp_path):
     api.watches[PODS] = [stream(bookmark(950), then="hang")]
-    async with bench_on(api, tmp_path, inactivity_timeout=0.2) as bench:
+    async with bench_on(api, tmp_path, inactivity_timeout_seconds=0.2) as bench:
         watches = await bench.watches(2)
     assert watches[1]["resourceVersion"] == "950"
     assert bench.stats.watch_restarts["silent"] >= 1
@@ -289,7 +290,7 @@ async def test_a_silent_connection_is_given_up_and_the_watch_resumed(api, tmp_pa
 
 async def test_a_watch_that_is_opened_again_is_heard_of_before_its_first_bookmark(api, tmp_path):
     """A minute may pass until then, during which all is well."""
-    async with bench_on(api, tmp_path, inactivity_timeout=0.3) as bench:
+    async with bench_on(api, tmp_path, inactivity_timeout_seconds=0.3) as bench:
         await bench.watches(3)
         await bench.until(lambda: bench.reflector.outages() == {})
         assert bench.reflector.ages()["Pod"] < 0.3

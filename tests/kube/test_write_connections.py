@@ -166,11 +166,11 @@ class Server:
 
 
 @asynccontextmanager
-async def serving():
+async def serving(idle=60.0):
     server = Server()
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    writes = WriteConnections("tests/1", 2.0)
+    writes = WriteConnections("tests/1", 2.0, idle)
     try:
         yield server, writes, access(url)
     finally:
@@ -277,7 +277,7 @@ async def test_a_request_that_is_given_up_takes_its_connection_with_it():
 
 
 async def test_nobody_there_means_that_nothing_was_sent():
-    writes = WriteConnections("tests/1", 2.0)
+    writes = WriteConnections("tests/1", 2.0, 60.0)
     with pytest.raises(NotSentError, match=r"cannot connect to 127\.0\.0\.1:1"):
         await send(writes, access("http://127.0.0.1:1"))
 
@@ -291,9 +291,8 @@ async def test_what_comes_unasked_ends_the_connection():
         assert server.connections == 2
 
 
-async def test_an_old_idle_connection_is_not_trusted(monkeypatch):
-    monkeypatch.setattr("schedcache.kube.http.write_connections.IDLE_SECONDS", 0.0)
-    async with serving() as (server, writes, to):
+async def test_an_old_idle_connection_is_not_trusted():
+    async with serving(idle=0.0) as (server, writes, to):
         await send(writes, to)
         await send(writes, to)
         assert server.connections == 2

@@ -3,16 +3,19 @@
 import asyncio
 import contextlib
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from schedcache.kube.http.credentials import load_credentials
 from schedcache.kube.http.transport import Transport
 from schedcache.kube.kopf.source import KopfSource
+from schedcache.kube.settings import KopfSettings, WatchSettings
 from schedcache.kube.watch.reflector import Reflector
 from schedcache.testing import Cluster, FaultProxy
 
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
 PATHS = {"Pod": "/api/v1/pods", "Node": "/api/v1/nodes"}
 
 
@@ -135,9 +138,12 @@ class World:
         return [w for w in self.proxy.watches if w.request.path == PATHS[kind]]
 
 
-def make_source(kind: str, transport: Transport, sink: RecordingSink, **options: Any) -> Any:
-    source = Reflector if kind == "reflector" else KopfSource
-    return source(transport, sink, sweep_interval=0.5, grace=0.3, **options)
+def make_source(
+    kind: str, transport: Transport, sink: RecordingSink, settings: Mapping[str, Any] = NO_SETTINGS, **options: Any
+) -> Any:
+    source, make = (Reflector, WatchSettings) if kind == "reflector" else (KopfSource, KopfSettings)
+    quick = {"sweep_interval_seconds": 0.5, "sweep_grace_seconds": 0.3}
+    return source(transport, sink, settings=make(**{**quick, **settings}), **options)
 
 
 @contextlib.asynccontextmanager

@@ -25,19 +25,11 @@ from schedcache.kube.http.outcomes import (
 )
 from schedcache.kube.http.sockets import probing_socket
 from schedcache.kube.http.write_connections import WriteConnections
+from schedcache.kube.settings import RequestSettings
 
 USER_AGENT = f"schedcache/{__version__}"
 JSON = "application/json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-
-THROTTLED_TRIES = 6
-"""How often a request that is answered 429 is sent, the first time included."""
-RETRY_AFTER_LIMIT = 30.0
-"""Seconds; the longest pause that an answer's Retry-After can ask for."""
-REFRESH_SECONDS = 10.0
-"""How often the credentials are asked whether they are due for renewal."""
-RELOAD_SECONDS = 5.0
-"""The least time between two complete reloads of the credentials after answers of 401."""
 
 log = structlog.get_logger()
 
@@ -46,12 +38,12 @@ class Transport:
     """One HTTP session, opened with `async with`; for use within one event loop.
 
     Attributes:
+        settings: as given.
         unauthorized: the last request was answered 401, and there were no other credentials to try with.
 
     Args:
         credentials: who we are; renewed in the background and after an answer of 401.
-        request_timeout: seconds for a whole request, from taking a connection to the last byte of the answer.
-        connect_timeout: seconds for opening a connection.
+        settings: deadlines and tries.
         clock: seconds, monotonic.
         sleep: waits that many seconds.
         rng: for the jitter of retries.
@@ -60,24 +52,22 @@ class Transport:
     def __init__(
         self,
         credentials: Credentials,
+        settings: RequestSettings = RequestSettings(),
         *,
-        request_timeout: float = 15.0,
-        connect_timeout: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None:
         self.credentials = credentials
         self.unauthorized = False
-        self._request_timeout = request_timeout
-        self._writes = WriteConnections(USER_AGENT, connect_timeout)
-        self._timeout = aiohttp.ClientTimeout(total=request_timeout, sock_connect=connect_timeout)
-        self._connect_timeout = connect_timeout
+        self.settings = settings
+        self._writes = WriteConnections(USER_AGENT, settings.connect_timeout_seconds, settings.idle_connection_seconds)
+        self._timeout = self._client_timeout(settings.request_timeout_seconds)
         self._clock = clock
         self._sleep = sleep
         self._rng = rng or random.Random()
         self._session: aiohttp.ClientSession | None = None
-        self._refresh_at = clock() + REFRESH_SECONDS
+        self._refresh_at = clock() + settings.credentials_check_seconds
         self._reloaded_at = float("-inf")
         self._reloading = asyncio.Lock()
         self._renewal: asyncio.Task[None] | None = None
@@ -125,7 +115,7 @@ class Transport:
         """
         limit = self._timeout
         if timeout is not None:
-            limit = aiohttp.ClientTimeout(total=timeout, sock_connect=self._connect_timeout)
+            limit = self._client_timeout(timeout)
         return await self._retry_throttled(lambda: self._read(path, params, accept, limit))
 
     async def send(self, method: str, path: str, body: bytes, content_type: str = JSON) -> bytes:
@@ -134,6 +124,10 @@ class Transport:
         Raises RefusedError (NotFoundError), UnavailableError or OutcomeUnknownError (ConflictError).
         """
         return await self._retry_throttled(lambda: self._write(method, path, body, content_type))
+
+    def _client_timeout(self, total: float | None, silence: float | None = None) -> aiohttp.ClientTimeout:
+        connect = self.settings.connect_timeout_seconds
+        return aiohttp.ClientTimeout(total=total, sock_connect=connect, sock_read=silence)
 
     @asynccontextmanager
     async def stream(
@@ -146,7 +140,7 @@ class Transport:
             params: the query.
             inactivity_timeout: seconds without a byte after which the watch is given up.
         """
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout, sock_read=inactivity_timeout)
+        timeout = self._client_timeout(None, inactivity_timeout)
         try:
             response = await self._open("GET", path, None, params, {"Accept": JSON}, timeout)
             async with response:
@@ -167,10 +161,10 @@ class Transport:
             try:
                 return await ask()
             except ThrottledError as error:
-                if tries >= THROTTLED_TRIES:
+                if tries >= self.settings.throttled_tries:
                     raise
                 tries += 1
-                pause = min(RETRY_AFTER_LIMIT, error.retry_after or 1.0)
+                pause = min(self.settings.retry_after_limit_seconds, error.retry_after or 1.0)
             await self._sleep(pause * self._rng.uniform(1.0, 1.2))
 
     async def _read(
@@ -185,7 +179,9 @@ class Transport:
         while True:
             access = self._access
             try:
-                answer = await self._writes.send(access, method, path, body, content_type, self._request_timeout)
+                answer = await self._writes.send(
+                    access, method, path, body, content_type, self.settings.request_timeout_seconds
+                )
             except CONNECTION_FAILURES as error:
                 raise failure(method, path, error) from error
             if answer.status != 401 or not await self._renewed_after(access):
@@ -256,13 +252,16 @@ class Transport:
         """Whether there are other credentials than the refused ones to try with."""
         # Who is refused while they are being read waits for them, too.
         async with self._reloading:
-            if self._access is refused and self._clock() - self._reloaded_at >= RELOAD_SECONDS:
+            if (
+                self._access is refused
+                and self._clock() - self._reloaded_at >= self.settings.credentials_reload_seconds
+            ):
                 self._reloaded_at = self._clock()
                 await self._renew(self.credentials.reload)
         return self._access is not refused
 
     def _renew_in_background(self) -> None:
-        self._refresh_at = self._clock() + REFRESH_SECONDS
+        self._refresh_at = self._clock() + self.settings.credentials_check_seconds
         if self._renewal is None or self._renewal.done():
             self._renewal = asyncio.get_running_loop().create_task(self._renew(self.credentials.refresh))
 

@@ -13,9 +13,6 @@ from urllib.parse import urlsplit
 from schedcache.kube.http.credentials import Access
 from schedcache.kube.http.http_answer import Answer, AnswerReader, NoAnswerError
 
-IDLE_SECONDS = 60.0
-"""Unused for so long, a connection is not used again: API servers close theirs after 90 s."""
-
 
 class NotSentError(Exception):
     """No connection could be opened: nothing was sent."""
@@ -90,11 +87,13 @@ class WriteConnections:
     Args:
         user_agent: sent with every request.
         connect_timeout: seconds for opening a connection.
+        idle: seconds after which an unused connection is not used again.
     """
 
-    def __init__(self, user_agent: str, connect_timeout: float) -> None:
+    def __init__(self, user_agent: str, connect_timeout: float, idle: float) -> None:
         self._user_agent = user_agent
         self._connect_timeout = connect_timeout
+        self._idle_limit = idle
         self._access: Access | None = None
         self._origin: _Origin = ("", None, None)
         self._prefix = self._head = ""
@@ -157,7 +156,7 @@ class WriteConnections:
         now = asyncio.get_running_loop().time()
         while self._idle:
             connection = self._idle.pop()
-            fresh = connection.usable and now - connection.idle_since < IDLE_SECONDS
+            fresh = connection.usable and now - connection.idle_since < self._idle_limit
             if fresh and connection.origin == self._origin:
                 return connection
             connection.abort()

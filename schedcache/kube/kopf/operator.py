@@ -22,19 +22,12 @@ from schedcache.kube.http.sockets import probing_socket
 from schedcache.kube.http.threads import DaemonThreads
 from schedcache.kube.http.transport import USER_AGENT
 from schedcache.kube.kopf import quiet
+from schedcache.kube.settings import KopfSettings
 from schedcache.kube.watch.contact import Contact
 from schedcache.kube.watch.edges import Ending, ending_of, ending_of_status
 from schedcache.kube.watch.kinds import Kind
-from schedcache.kube.watch.lister import PAGE_LIMIT
-from schedcache.ports import Backoff
 
-LOGIN_MINUTES = 10
-"""kopf logs in again after that long, which is what renews its token."""
-STOP_SECONDS = 3.0
-"""For kopf to stop when asked to, and again when it is made to."""
 CLOSE_SECONDS = 0.1
-ERROR_BACKOFF = Backoff(first=1.0, limit=8.0)
-"""Between kopf's tries of one request: much as kopf's own, and then without end, where kopf gives up."""
 HANDLER_PREFIX = "schedcache-"
 
 Deliver = Callable[[Kind, str | None, Mapping[str, Any]], None]
@@ -87,6 +80,7 @@ class KopfOperator:
         kinds: what to watch, each with whom to tell about its connections (in kopf's thread).
         deliver: takes every event.
         probe: what kopf's liveness endpoint answers, called in kopf's thread.
+        settings: deadlines, pauses and pages.
         liveness_endpoint: URL to serve that at, such as `http://0.0.0.0:8080/healthz`; None for nowhere.
 
     Raises:
@@ -99,6 +93,7 @@ class KopfOperator:
         kinds: Mapping[Kind, Contact],
         deliver: Deliver,
         probe: Callable[[], Mapping[str, Any]],
+        settings: KopfSettings,
         liveness_endpoint: str | None = None,
     ) -> None:
         if credentials.access.server_hostname is not None:
@@ -107,6 +102,7 @@ class KopfOperator:
         self._kinds = kinds
         self._deliver = deliver
         self._probe = probe
+        self._settings = settings
         self._liveness_endpoint = liveness_endpoint
         self._login_expires: datetime | None = None
         self._sessions: list[aiohttp.ClientSession] = []
@@ -116,7 +112,7 @@ class KopfOperator:
 
         Raises KopfEndedError; when cancelled, kopf is stopped first.
         """
-        run = _Run(self._operate)
+        run = _Run(self._operate, self._settings.stop_seconds)
         try:
             await run.ended()
         finally:
@@ -156,9 +152,9 @@ class KopfOperator:
         settings.persistence.diffbase_storage = NoDiffBase()
         settings.persistence.progress_storage = NoProgress()
         # A whole list in one answer would take kopf gigabytes and block it for ten seconds and more.
-        settings.watching.chunk_size = PAGE_LIMIT
+        settings.watching.chunk_size = self._settings.page_limit
         # An API server may be away for longer than kopf is patient, and kopf takes long to start again.
-        settings.networking.error_backoffs = ERROR_BACKOFF
+        settings.networking.error_backoffs = self._settings.error_backoff
         settings.queueing.idle_timeout = 1.0
         settings.queueing.exit_timeout = 0.5
         # It would kill the process when kopf takes long to stop.
@@ -181,7 +177,7 @@ class KopfOperator:
         # Asked again before the time is up: the server has refused what kopf was given.
         refused = self._login_expires is not None and now < self._login_expires
         access = await asyncio.to_thread(self._credentials.reload if refused else self._credentials.refresh)
-        self._login_expires = now + timedelta(minutes=LOGIN_MINUTES)
+        self._login_expires = now + timedelta(seconds=self._settings.login_seconds)
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=access.ssl_context or True, socket_factory=probing_socket),
             headers={"User-Agent": USER_AGENT}
@@ -283,8 +279,9 @@ def _unless_it_is_the_end(loop: asyncio.AbstractEventLoop, context: dict[str, An
 class _Run:
     """One life of kopf's thread."""
 
-    def __init__(self, operate: Callable[[asyncio.Event], Any]) -> None:
+    def __init__(self, operate: Callable[[asyncio.Event], Any], stop_seconds: float) -> None:
         self._operate = operate
+        self._stop_seconds = stop_seconds
         self._loop = asyncio.get_running_loop()
         self._end: asyncio.Future[BaseException | None] = self._loop.create_future()
         self._started = threading.Event()
@@ -301,16 +298,16 @@ class _Run:
 
     async def stop(self) -> None:
         """Ask kopf to stop and wait until it has."""
-        await asyncio.to_thread(self._started.wait, STOP_SECONDS)
+        await asyncio.to_thread(self._started.wait, self._stop_seconds)
         if self._kopf_loop is not None and self._stop is not None:
             with contextlib.suppress(RuntimeError):  # its loop is closed: it has ended by itself
                 self._kopf_loop.call_soon_threadsafe(self._stop.set)
-        await asyncio.wait([self._end], timeout=STOP_SECONDS)
+        await asyncio.wait([self._end], timeout=self._stop_seconds)
         if not self._end.done() and self._kopf_loop is not None and self._main_task is not None:
             # Something in it keeps it from ending: it happens when it gives up while it reconnects.
             with contextlib.suppress(RuntimeError):  # as above
                 self._kopf_loop.call_soon_threadsafe(self._main_task.cancel)
-            await asyncio.wait([self._end], timeout=STOP_SECONDS)
+            await asyncio.wait([self._end], timeout=self._stop_seconds)
         if not self._end.done():
             log.error("kopf did not stop in time; its thread is left behind")
 

@@ -14,26 +14,21 @@ import structlog
 
 from schedcache.kube.http.transport import Transport
 from schedcache.kube.kopf.operator import KopfOperator, add_handlers
+from schedcache.kube.settings import KopfSettings
 from schedcache.kube.watch.contact import Contact
 from schedcache.kube.watch.decoder import identify
 from schedcache.kube.watch.edges import FAILURES, ending_of
 from schedcache.kube.watch.graveyard import Graveyard, is_newer
 from schedcache.kube.watch.kinds import KINDS, Kind
 from schedcache.kube.watch.lister import Lister
-from schedcache.kube.watch.pacing import REBUILD_CALM_SECONDS, BackoffManager, TimeSlice, Timing
+from schedcache.kube.watch.pacing import BackoffManager, TimeSlice, Timing
 from schedcache.kube.watch.stats import KindStats, SourceStats
 from schedcache.kube.watch.store import Listing, ObjectStore, SinkError
 from schedcache.kube.watch.sweep import Findings, compare
 from schedcache.model import MalformedObjectError
 from schedcache.ports import EventSink, Outage
 
-SWEEP_SECONDS = 60.0
-GRACE_SECONDS = 2.0
 GRACE_LOOKS = 20
-STALLED_SECONDS = 15.0
-"""If kopf's first list brings nothing new for that long, the rest is read without it."""
-STALE_SWEEPS = 3
-"""After so many sweeps that found kopf behind, without an event from it in between, it is started again."""
 
 log = structlog.get_logger()
 
@@ -41,7 +36,7 @@ log = structlog.get_logger()
 class _Fed:
     """What is known of one kind."""
 
-    def __init__(self, store: ObjectStore, lister: Lister, clock: Callable[[], float]) -> None:
+    def __init__(self, store: ObjectStore, lister: Lister, settings: KopfSettings, clock: Callable[[], float]) -> None:
         self.store = store
         self.lister = lister
         self.graves = Graveyard(clock)
@@ -51,6 +46,7 @@ class _Fed:
         # Sweeps that found kopf behind since its last event.
         self.stale_sweeps = 0
         self._clock = clock
+        self._stalled_seconds = settings.stalled_seconds
         self._held = 0
         self._grew_at = clock()
 
@@ -94,7 +90,7 @@ class _Fed:
         """Whether the first list has brought nothing new for long."""
         if len(self.store) != self._held:
             self._held, self._grew_at = len(self.store), self._clock()
-        return self._clock() - self._grew_at > STALLED_SECONDS
+        return self._clock() - self._grew_at > self._stalled_seconds
 
     def still_gone(self, findings: Findings) -> list[str]:
         """Those that kopf has not reported as deleted meanwhile."""
@@ -125,8 +121,7 @@ class KopfSource:
         transport: the way to the server, for sweeps and rebuilds; kopf gets its credentials.
         sink: told of every change.
         kinds: names from `KINDS`.
-        sweep_interval: seconds between sweeps; one comes at once after anything that looks like a gap.
-        grace: seconds that kopf is given to deliver what a sweep has found before the sweep puts it right.
+        settings: deadlines, pauses, pages and sweeps.
         liveness_endpoint: URL at which kopf answers probes, None for nowhere; only where kopf is run here.
         registry: of the operator to join, before it watches: not later than in a startup handler. It has to watch all
             namespaces.
@@ -146,8 +141,7 @@ class KopfSource:
         sink: EventSink,
         kinds: Iterable[str] = ("Pod", "Node"),
         *,
-        sweep_interval: float = SWEEP_SECONDS,
-        grace: float = GRACE_SECONDS,
+        settings: KopfSettings = KopfSettings(),
         liveness_endpoint: str | None = None,
         registry: kopf.OperatorRegistry | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -157,21 +151,22 @@ class KopfSource:
             raise ValueError(f"kinds: {', '.join(unknown)}: expected some of {', '.join(KINDS)}")
         self._transport = transport
         self._sink = sink
-        self._sweep_interval = sweep_interval
-        self._grace = grace
+        self._settings = settings
         self._clock = clock
-        self._backoff = BackoffManager(Timing(clock))
+        self._backoff = BackoffManager(Timing(clock), settings)
         self.stats = SourceStats(kinds={name: KindStats() for name in names})
         self._fed: dict[str, _Fed] = {}
         for name in names:
             store = ObjectStore(KINDS[name], sink, self.stats.kinds[name])
-            self._fed[name] = _Fed(store, Lister(transport, store, clock), clock)
+            self._fed[name] = _Fed(store, Lister(transport, store, settings, clock), settings, clock)
         contacts = {KINDS[name]: fed.contact for name, fed in self._fed.items()}
         self._operator: KopfOperator | None = None
         if registry is not None:
             add_handlers(registry, contacts, self._arrive)
         else:
-            self._operator = KopfOperator(transport.credentials, contacts, self._arrive, self._probe, liveness_endpoint)
+            self._operator = KopfOperator(
+                transport.credentials, contacts, self._arrive, self._probe, settings, liveness_endpoint
+            )
         self._operating: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         # Filled in kopf's thread, emptied in the loop's.
@@ -313,7 +308,9 @@ class KopfSource:
             self._sweep_wanted.clear()
             for name, fed in self._fed.items():
                 await self._sweep(name, fed)
-            interval = self._sweep_interval if self.has_synced() else min(0.5, self._sweep_interval)
+            interval = self._settings.sweep_interval_seconds
+            if not self.has_synced():
+                interval = min(0.5, interval)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(interval):
                     await self._sweep_wanted.wait()
@@ -322,7 +319,7 @@ class KopfSource:
         """Compare one kind, give kopf time to catch up, and put the rest right. Raises SinkError."""
         stats = self.stats.kinds[name]
         try:
-            findings = await compare(self._transport, fed.store)
+            findings = await compare(self._transport, fed.store, self._settings)
             stats.last_heard = self._clock()
             await self._wait_for_kopf(fed, findings)
             await self._reliable.wait()
@@ -346,7 +343,7 @@ class KopfSource:
         for _ in range(GRACE_LOOKS):
             if not fed.still_gone(findings) and not fed.still_behind(findings):
                 return
-            await asyncio.sleep(self._grace / GRACE_LOOKS)
+            await asyncio.sleep(self._settings.sweep_grace_seconds / GRACE_LOOKS)
 
     async def _catch_up(self, fed: _Fed, behind: Iterable[str]) -> None:
         """Read the whole kind without kopf. Raises SinkError and what the lister raises."""
@@ -376,18 +373,27 @@ class KopfSource:
         elif kopf_is_behind:
             fed.stale_sweeps += 1
         if self._operator is None:
-            _judge_operator_joined(name, fed, kopf_is_behind=kopf_is_behind)
+            self._judge_operator_joined(name, fed, kopf_is_behind=kopf_is_behind)
         elif kopf_is_behind and not first:
             # Perhaps it is on its last legs, which can take it a minute: look again soon.
             self._sweep_wanted.set()
-        if fed.stale_sweeps >= STALE_SWEEPS and self._operating is not None:
+        if fed.stale_sweeps >= self._settings.stale_sweeps and self._operating is not None:
             fed.stale_sweeps = 0
             self._operating.cancel()
+
+    def _judge_operator_joined(self, name: str, fed: _Fed, *, kopf_is_behind: bool) -> None:
+        """Its connections cannot be seen, so what a sweep found has to stand for them."""
+        if not kopf_is_behind:
+            fed.contact.opened(fed)
+            return
+        fed.lost("kopf is behind")
+        if fed.stale_sweeps % self._settings.stale_sweeps == 0:
+            log.warning("kopf tells too little, sweeps make up for it: does it watch all namespaces?", kind=name)
 
     async def _rebuild_for_ever(self) -> None:
         while True:
             await self._rebuild_wanted.wait()
-            if self._clock() - self._rebuilt_at < REBUILD_CALM_SECONDS:
+            if self._clock() - self._rebuilt_at < self._settings.rebuild_calm_seconds:
                 await asyncio.sleep(self._backoff.pause())
             async with self._applying:
                 await self._rebuild()
@@ -421,13 +427,3 @@ class KopfSource:
                 log.warning("a list failed, trying again", kind=name, error=str(error))
                 self.stats.kinds[name].list_failures[ending_of(error).value] += 1
                 await asyncio.sleep(self._backoff.pause())
-
-
-def _judge_operator_joined(name: str, fed: _Fed, *, kopf_is_behind: bool) -> None:
-    """Its connections cannot be seen, so what a sweep found has to stand for them."""
-    if not kopf_is_behind:
-        fed.contact.opened(fed)
-        return
-    fed.lost("kopf is behind")
-    if fed.stale_sweeps % STALE_SWEEPS == 0:
-        log.warning("kopf tells too little, sweeps make up for it: does it watch all namespaces?", kind=name)

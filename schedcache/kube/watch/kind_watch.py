@@ -5,7 +5,8 @@ from enum import Enum
 
 import structlog
 
-from schedcache.kube.http.transport import RETRY_AFTER_LIMIT, Transport
+from schedcache.kube.http.transport import Transport
+from schedcache.kube.settings import WatchSettings
 from schedcache.kube.watch.contact import Contact
 from schedcache.kube.watch.decoder import LineSplitter, decode_event, identify
 from schedcache.kube.watch.edges import (
@@ -47,7 +48,7 @@ class KindWatch:
         transport: the way to the server.
         store: told of every change.
         timing: clock, sleep and jitter.
-        inactivity_timeout: seconds of silence after which a watch is given up; bookmarks come every minute.
+        settings: deadlines, pauses and pages.
         comeback: shared with the other kinds of the same server.
 
     Attributes:
@@ -62,7 +63,7 @@ class KindWatch:
         transport: Transport,
         store: ObjectStore,
         timing: Timing,
-        inactivity_timeout: float,
+        settings: WatchSettings,
         comeback: Comeback,
     ) -> None:
         self.store = store
@@ -70,14 +71,14 @@ class KindWatch:
         self.version = ""
         self.synced = False
         self.contact = Contact(timing.clock, store.stats)
-        self.lister = Lister(transport, store, timing.clock, self._heard)
+        self.lister = Lister(transport, store, settings, timing.clock, self._heard)
         self._transport = transport
         self._clock = timing.clock
         self._sleep = timing.sleep
         self._rng = timing.rng
-        self._inactivity_timeout = inactivity_timeout
+        self._inactivity_timeout = settings.inactivity_timeout_seconds
         self._comeback = comeback
-        self._backoff = BackoffManager(timing)
+        self._backoff = BackoffManager(timing, settings)
         self._relist_reason = ""
         # How often a watch has ended in each way since the last one that was of any use.
         self._fruitless: Counter[Ending] = Counter()
@@ -222,7 +223,7 @@ class KindWatch:
         asked = retry_after_of(error) if pause is Pause.RETRY_AFTER else None
         if asked is not None:
             # Never sooner than asked, and not all clients at the same moment.
-            seconds = min(asked, RETRY_AFTER_LIMIT) * self._rng.uniform(1.0, 1.2)
+            seconds = min(asked, self._transport.settings.retry_after_limit_seconds) * self._rng.uniform(1.0, 1.2)
         if error is not None and ending_of(error) is Ending.CONNECTION:
             await self._comeback.wait(self._sleep(seconds))
         else:

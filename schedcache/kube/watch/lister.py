@@ -3,14 +3,11 @@
 from collections.abc import Callable
 
 from schedcache.kube.http.transport import Transport
+from schedcache.kube.settings import SourceSettings
 from schedcache.kube.watch.decoder import decode_page
 from schedcache.kube.watch.pacing import TimeSlice
 from schedcache.kube.watch.store import Listing, ObjectStore
 from schedcache.ports import RefusedError
-
-PAGE_LIMIT = 500
-PAGE_SECONDS = 60.0
-"""For one page; a list that has to come in one piece may be large."""
 
 
 class Lister:
@@ -19,6 +16,7 @@ class Lister:
     Args:
         transport: the way to the server.
         store: of the kind.
+        settings: size and deadline of a page.
         clock: seconds, monotonic.
         heard: called whenever a page has come.
 
@@ -30,11 +28,13 @@ class Lister:
         self,
         transport: Transport,
         store: ObjectStore,
+        settings: SourceSettings,
         clock: Callable[[], float],
         heard: Callable[[], None] = lambda: None,
     ) -> None:
         self._transport = transport
         self._store = store
+        self._settings = settings
         self._clock = clock
         self._heard = heard
         self.page = 0
@@ -45,7 +45,7 @@ class Lister:
         Raises RefusedError, UnavailableError or BrokenStreamError; nothing of what was read until then is used.
         """
         try:
-            return await self._read({"limit": str(PAGE_LIMIT)}, afresh=afresh)
+            return await self._read({"limit": str(self._settings.page_limit)}, afresh=afresh)
         except RefusedError as error:
             if error.status != 410 or self.page < 2:
                 raise
@@ -66,7 +66,8 @@ class Lister:
         self.page = 0
         while True:
             self.page += 1
-            page = decode_page(await self._transport.get(kind.path, params, timeout=PAGE_SECONDS))
+            body = await self._transport.get(kind.path, params, timeout=self._settings.page_timeout_seconds)
+            page = decode_page(body)
             stats.list_pages += 1
             stats.last_heard = self._clock()
             self._heard()

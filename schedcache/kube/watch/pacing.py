@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from schedcache.ports import Backoff
+from schedcache.kube.settings import SourceSettings
 
 SLICE_SECONDS = 0.005
 """Work on objects is cut into slices of about this length, so that the event loop is never blocked for long."""
@@ -26,10 +26,6 @@ class Timing:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Coroutine[Any, Any, object]] = asyncio.sleep
     rng: random.Random = field(default_factory=random.Random)
-
-
-REBUILD_CALM_SECONDS = 60.0
-"""A rebuild that is asked for sooner after the last one waits first: something fails again and again."""
 
 
 class TimeSlice:
@@ -77,26 +73,20 @@ class Comeback:
             over.cancel()
 
 
-WATCH_BACKOFF = Backoff(first=0.8, limit=30.0, jitter=1.0)
-HEALTHY_SECONDS = 120.0
-"""Without a failure for so long, the pauses start over. All of these are the constants of client-go's reflector."""
-
-
 class BackoffManager:
     """The pauses after failures, from the start again after a healthy time.
 
     Args:
         timing: clock and jitter.
-        backoff: how the pauses grow.
-        reset_after: seconds without a failure after which they start over.
+        settings: how the pauses grow, and when they start over.
     """
 
-    def __init__(self, timing: Timing, backoff: Backoff = WATCH_BACKOFF, reset_after: float = HEALTHY_SECONDS) -> None:
+    def __init__(self, timing: Timing, settings: SourceSettings) -> None:
         self._rng = timing.rng
         self._clock = timing.clock
-        self._backoff = backoff
-        self._reset_after = reset_after
-        self._pauses = backoff.pauses(timing.rng)
+        self._backoff = settings.backoff
+        self._reset_after = settings.backoff_reset_seconds
+        self._pauses = self._backoff.pauses(timing.rng)
         self._over_at = float("-inf")
 
     def pause(self) -> float:

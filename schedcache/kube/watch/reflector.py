@@ -6,19 +6,15 @@ from collections.abc import Iterable, Mapping
 import structlog
 
 from schedcache.kube.http.transport import Transport
+from schedcache.kube.settings import WatchSettings
 from schedcache.kube.watch.edges import FAILURES
 from schedcache.kube.watch.kind_watch import KindWatch, State
 from schedcache.kube.watch.kinds import KINDS
-from schedcache.kube.watch.pacing import REBUILD_CALM_SECONDS, BackoffManager, Comeback, Timing
+from schedcache.kube.watch.pacing import BackoffManager, Comeback, Timing
 from schedcache.kube.watch.stats import KindStats, SourceStats
 from schedcache.kube.watch.store import ObjectStore, SinkError
 from schedcache.kube.watch.sweep import lasting_differences
 from schedcache.ports import EventSink, Outage
-
-INACTIVITY_SECONDS = 70.0
-"""The API server sends a bookmark every minute to each watch that asks for them."""
-SWEEP_SECONDS = 600.0
-GRACE_SECONDS = 5.0
 
 log = structlog.get_logger()
 
@@ -30,10 +26,7 @@ class Reflector:
         transport: the way to the server.
         sink: told of every change, from the event loop that runs `run`.
         kinds: names from `KINDS`.
-        inactivity_timeout: seconds of silence after which a watch is taken for dead.
-        sweep_interval: seconds between comparisons of what is held with what the server has, which find events that got
-            lost wherever it was; None for none.
-        grace: seconds after which a difference counts as lost and not as on its way.
+        settings: deadlines, pauses, pages and sweeps.
         timing: clock, sleep and jitter.
 
     Attributes:
@@ -49,9 +42,7 @@ class Reflector:
         sink: EventSink,
         kinds: Iterable[str] = ("Pod", "Node"),
         *,
-        inactivity_timeout: float = INACTIVITY_SECONDS,
-        sweep_interval: float | None = SWEEP_SECONDS,
-        grace: float = GRACE_SECONDS,
+        settings: WatchSettings = WatchSettings(),
         timing: Timing | None = None,
     ) -> None:
         names = tuple(dict.fromkeys(kinds))
@@ -60,11 +51,10 @@ class Reflector:
         timing = timing or Timing()
         self._transport = transport
         self._sink = sink
-        self._sweep_interval = sweep_interval
-        self._grace = grace
+        self._settings = settings
         self._clock = timing.clock
         self._sleep = timing.sleep
-        self._backoff = BackoffManager(timing)
+        self._backoff = BackoffManager(timing, settings)
         self._rebuilt_at = float("-inf")
         # Kinds to list again, and why.
         self._relists: dict[str, str] = {}
@@ -77,7 +67,7 @@ class Reflector:
                 transport,
                 ObjectStore(KINDS[name], sink, self.stats.kinds[name]),
                 timing,
-                inactivity_timeout,
+                settings,
                 comeback,
             )
             for name in names
@@ -142,8 +132,8 @@ class Reflector:
             await self._stop_watches()
 
     async def _sweep_for_ever(self) -> None:
-        while self._sweep_interval is not None:
-            await self._sleep(self._sweep_interval)
+        while self._settings.sweep_interval_seconds is not None:
+            await self._sleep(self._settings.sweep_interval_seconds)
             for name, watch in self._watches.items():
                 if watch.state is State.WATCHING:
                     try:
@@ -159,7 +149,10 @@ class Reflector:
     async def _sweep(self, name: str, watch: KindWatch) -> None:
         """Compare one kind with the server, and list it again if an event got lost."""
         stats = self.stats.kinds[name]
-        found = await lasting_differences(self._transport, watch.store, lambda: self._sleep(self._grace))
+        settings = self._settings
+        found = await lasting_differences(
+            self._transport, watch.store, settings, lambda: self._sleep(settings.sweep_grace_seconds)
+        )
         if not found.gone and not found.behind:
             return
         missed_adds = sum(not version for version in found.behind.values())
@@ -204,7 +197,7 @@ class Reflector:
     async def _rebuild(self) -> None:
         """Lists of all kinds, then one call of the sink. The watches do not run meanwhile."""
         watches = self._watches
-        if self._clock() - self._rebuilt_at < REBUILD_CALM_SECONDS:
+        if self._clock() - self._rebuilt_at < self._settings.rebuild_calm_seconds:
             await self._sleep(self._backoff.pause())
         log.warning("reading everything afresh", reasons=dict(self.stats.rebuilds))
         for watch in watches.values():

@@ -4,13 +4,11 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from schedcache.kube.http.transport import Transport
+from schedcache.kube.settings import SourceSettings
 from schedcache.kube.watch.decoder import decode_metadata_page
-from schedcache.kube.watch.lister import PAGE_SECONDS
 from schedcache.kube.watch.store import ObjectStore
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-METADATA_PAGE_LIMIT = 2000
-"""Metadata is small, so pages can hold more than those of whole objects."""
 
 
 class Findings(NamedTuple):
@@ -31,10 +29,10 @@ class Findings(NamedTuple):
     resource_version: str
 
 
-async def compare(transport: Transport, store: ObjectStore) -> Findings:
+async def compare(transport: Transport, store: ObjectStore, settings: SourceSettings) -> Findings:
     """List the kind's metadata and compare. Raises RefusedError, UnavailableError or BrokenStreamError."""
     held_before = list(store.uids())
-    listed, resource_version = await _list_metadata(transport, store)
+    listed, resource_version = await _list_metadata(transport, store, settings)
     behind = {}
     for uid, version in listed.items():
         held = store.get(uid)
@@ -48,29 +46,32 @@ async def compare(transport: Transport, store: ObjectStore) -> Findings:
 
 
 async def lasting_differences(
-    transport: Transport, store: ObjectStore, pause: Callable[[], Awaitable[object]]
+    transport: Transport, store: ObjectStore, settings: SourceSettings, pause: Callable[[], Awaitable[object]]
 ) -> Findings:
     """Compare, and if anything differs compare again after a pause: what is still the same is no news on its way.
 
     Raises RefusedError, UnavailableError or BrokenStreamError.
     """
-    first = await compare(transport, store)
+    first = await compare(transport, store, settings)
     if not first.gone and not first.behind:
         return first
     await pause()
-    again = await compare(transport, store)
+    again = await compare(transport, store, settings)
     behind = {uid: version for uid, version in first.behind.items() if again.behind.get(uid) == version}
     return Findings([uid for uid in first.gone if uid in store], behind, again.listed, again.resource_version)
 
 
-async def _list_metadata(transport: Transport, store: ObjectStore) -> tuple[dict[str, str], str]:
+async def _list_metadata(
+    transport: Transport, store: ObjectStore, settings: SourceSettings
+) -> tuple[dict[str, str], str]:
     kind = store.kind
-    params = {"limit": str(METADATA_PAGE_LIMIT)}
+    params = {"limit": str(settings.metadata_page_limit)}
     if kind.field_selector:
         params["fieldSelector"] = kind.field_selector
     listed: dict[str, str] = {}
     while True:
-        body = await transport.get(kind.path, params, accept=METADATA_LIST, timeout=PAGE_SECONDS)
+        timeout = settings.page_timeout_seconds
+        body = await transport.get(kind.path, params, accept=METADATA_LIST, timeout=timeout)
         identities, resource_version, more = decode_metadata_page(body)
         listed.update((identity.uid, identity.resource_version) for identity in identities)
         if not more:

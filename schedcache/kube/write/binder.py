@@ -10,12 +10,10 @@ import msgspec
 
 from schedcache.kube.http.answers import Answers
 from schedcache.kube.http.transport import Transport
+from schedcache.kube.settings import WriteSettings
 from schedcache.kube.write.rate import TokenBucket
 from schedcache.model import MalformedObjectError, Pod
 from schedcache.ports import ApiError, ConflictError, NotFoundError, UnavailableError
-
-CONCURRENT_BINDS = 64
-"""Measured with an event for each bind: 16 lose a tenth, 32 some hundredths (etcd has less to gather), 100 gain nothing."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -31,7 +29,7 @@ class ApiBinder:
     Args:
         transport: the way to the server.
         rate: the budget of bind requests, shared with nothing else.
-        concurrency: how many may be under way at once.
+        settings: how many may be under way at once.
         clock: seconds, monotonic.
 
     Attributes:
@@ -44,13 +42,13 @@ class ApiBinder:
         self,
         transport: Transport,
         rate: TokenBucket,
-        concurrency: int = CONCURRENT_BINDS,
+        settings: WriteSettings = WriteSettings(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.binds, self.reads = Answers(clock), Answers(clock)
         self._transport = transport
         self._rate = rate
-        self._turn = asyncio.Semaphore(concurrency)
+        self._turn = asyncio.Semaphore(settings.concurrent_binds)
         self.in_flight = 0
 
     async def bind(self, pod: Pod, node_name: str) -> None:

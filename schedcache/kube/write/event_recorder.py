@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from schedcache.kube.http.transport import STRATEGIC_MERGE_PATCH, Transport
+from schedcache.kube.settings import WriteSettings
 from schedcache.kube.write.rate import TokenBucket
 from schedcache.kube.write.retrying import send_again
 from schedcache.kube.write.sparing import SparingLog
@@ -20,19 +21,7 @@ from schedcache.kube.write.write_queue import WriteQueue
 from schedcache.model import Pod
 from schedcache.ports import ApiError, ConflictError, NotFoundError
 
-CONCURRENT_WRITES = 64
-"""As many as binds may be under way, so that the events of a burst are not told long after it."""
-WAITING_LIMIT = 10_000
-SERIES_LIMIT = 20_000
-"""How many events are remembered for merging; the oldest is forgotten first."""
-FINISH_SECONDS = 360.0
-"""A series ends, and its last count is written, when nothing was added for so long. client-go's finishTime."""
-REFRESH_SECONDS = 1800.0
-"""A series that goes on is written this often, so that the API server does not forget it. client-go's refreshTime."""
 LOOK_SECONDS = 60.0
-POD_BURST = 25
-POD_REFILL_SECONDS = 300.0
-"""New events of one pod: 25 at once, then one in five minutes. The budget of client-go's older recorder."""
 PODS_LIMIT = 10_000
 NOTE_BYTES = 1024
 INSTANCE_LENGTH = 128
@@ -67,6 +56,7 @@ class ApiEventRecorder:
         rate: the budget of these writes; never that of binds.
         profiles: names of the scheduler's profiles. An event's reporting controller is the one that its pod names, or
             the first for a pod of another scheduler.
+        settings: how many at once, how many may wait, how they are merged, limited and repeated.
         host: part of the reporting instance.
         wall_clock: seconds since the epoch.
 
@@ -82,6 +72,7 @@ class ApiEventRecorder:
         transport: Transport,
         rate: TokenBucket,
         profiles: Sequence[str],
+        settings: WriteSettings = WriteSettings(),
         *,
         host: str | None = None,
         wall_clock: Callable[[], float] = time.time,
@@ -89,14 +80,15 @@ class ApiEventRecorder:
         self._transport = transport
         self._rate = rate
         self._profiles = tuple(profiles)
+        self._settings = settings
         self._host = host or socket.gethostname()
         self._wall_clock = wall_clock
-        self._queue = WriteQueue(self._write, workers=CONCURRENT_WRITES, limit=WAITING_LIMIT)
+        self._queue = WriteQueue(self._write, workers=settings.concurrent_events, limit=settings.waiting_events)
         # Least recently made first, in both.
         self._series: dict[Key, _Series] = {}
         self._budgets: dict[str, tuple[float, float]] = {}
         self._stamp = 0
-        self._told = SparingLog("an event could not be written")
+        self._told = SparingLog("an event could not be written", settings.repeated_warning_seconds)
         self.written = 0
         self.merged = 0
         self.retries = 0
@@ -166,7 +158,7 @@ class ApiEventRecorder:
         }
         if self._put(series):
             self._series[key] = series
-            if len(self._series) > SERIES_LIMIT:
+            if len(self._series) > self._settings.event_series_limit:
                 self._end(next(iter(self._series.values())))
 
     def _put(self, series: _Series) -> bool:
@@ -176,8 +168,9 @@ class ApiEventRecorder:
         return room
 
     def _may_record(self, uid: str, now: float) -> bool:
-        tokens, at = self._budgets.pop(uid, (float(POD_BURST), now))
-        tokens = min(POD_BURST, tokens + (now - at) / POD_REFILL_SECONDS)
+        burst = float(self._settings.pod_event_burst)
+        tokens, at = self._budgets.pop(uid, (burst, now))
+        tokens = min(burst, tokens + (now - at) / self._settings.pod_event_refill_seconds)
         allowed = tokens >= 1
         self._budgets[uid] = (tokens - 1 if allowed else tokens, now)
         if len(self._budgets) > PODS_LIMIT:
@@ -193,9 +186,11 @@ class ApiEventRecorder:
         """Write series that are due, and forget events that have not been repeated for long."""
         now = self._wall_clock()
         for series in list(self._series.values()):
-            if now - series.last_observed > FINISH_SECONDS:
+            if now - series.last_observed > self._settings.event_series_end_seconds:
                 self._end(series)
-            elif series.count > series.written and now - series.written_at > REFRESH_SECONDS:
+            elif (
+                series.count > series.written and now - series.written_at > self._settings.event_series_refresh_seconds
+            ):
                 self._put(series)
 
     def _end(self, series: _Series) -> None:
@@ -209,7 +204,7 @@ class ApiEventRecorder:
             # The write that was under way when this one was asked for has told it all; a series of one is refused.
             return
         try:
-            self.retries += await send_again(partial(self._send, series))
+            self.retries += await send_again(partial(self._send, series), self._settings)
         except ApiError as error:
             self.dropped["failed" if error.may_pass else "refused"] += 1
             # Without it the next one like it starts anew, and is not added to a series that is not there.

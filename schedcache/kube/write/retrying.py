@@ -4,23 +4,23 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from schedcache.ports import ApiError, Backoff
-
-TRIES = 5
-BACKOFF = Backoff(first=0.05, factor=5.0, limit=7.5, jitter=0.5)
+from schedcache.kube.settings import WriteSettings
+from schedcache.ports import ApiError
 
 
 async def send_again(
     send: Callable[[], Awaitable[object]],
+    settings: WriteSettings = WriteSettings(),
     *,
     obsolete: Callable[[], bool] = lambda: False,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     rng: random.Random | None = None,
 ) -> int:
-    """Send a write until it succeeds, five times at most, within about ten seconds of pauses.
+    """Send a write until it succeeds, as often as the settings say at most.
 
     Args:
         send: sends it once.
+        settings: how often, and the pauses between.
         obsolete: asked before each further try: whether it is not worth it any more.
         sleep: waits that many seconds.
         rng: jitter of the pauses.
@@ -31,13 +31,13 @@ async def send_again(
     Raises:
         ApiError: of the last try, or of the first that no repetition would help.
     """
-    for again, pause in zip(range(TRIES), BACKOFF.pauses(rng), strict=False):
+    for again, pause in enumerate(settings.retry_backoff.pauses(rng), start=1):
         try:
             await send()
         except ApiError as error:
-            if not error.may_pass or again == TRIES - 1 or obsolete():
+            if not error.may_pass or again >= settings.retry_tries or obsolete():
                 raise
         else:
-            return again
+            return again - 1
         await sleep(pause)
-    raise AssertionError("unreachable: the last try returns or raises")
+    raise AssertionError("unreachable: pauses never end")

@@ -8,23 +8,23 @@ import structlog
 
 from schedcache.ports import ApiError
 
-SPARING_SECONDS = 30.0
-
 log = structlog.get_logger()
 
 
 class SparingLog:
-    """Warnings about refused or failed requests: the first of its sort at once, then one in half a minute for all like it.
+    """Warnings about refused or failed requests: the first of its sort at once, then one in so many seconds for all like it.
 
     Of one sort are those with the same status and reason. The next line tells how many were left out before it.
 
     Args:
         event: what is logged.
+        seconds: between two that are alike.
         clock: seconds, monotonic.
     """
 
-    def __init__(self, event: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, event: str, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._event = event
+        self._seconds = seconds
         self._clock = clock
         # By status and reason: when the last line was written, and how many were left out since.
         self._sorts: dict[tuple[int, str], tuple[float, int]] = {}
@@ -33,7 +33,7 @@ class SparingLog:
         """Log the error with `about`, or count it."""
         sort, now = (error.status, error.reason), self._clock()
         told_at, left_out = self._sorts.get(sort, (float("-inf"), 0))
-        if now - told_at < SPARING_SECONDS:
+        if now - told_at < self._seconds:
             self._sorts[sort] = told_at, left_out + 1
             return
         self._sorts[sort] = now, 0

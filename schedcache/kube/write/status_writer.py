@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from schedcache.kube.http.transport import STRATEGIC_MERGE_PATCH, Transport
+from schedcache.kube.settings import WriteSettings
 from schedcache.kube.write.binder import pod_path
 from schedcache.kube.write.rate import TokenBucket
 from schedcache.kube.write.retrying import send_again
@@ -18,8 +19,6 @@ from schedcache.kube.write.write_queue import WriteQueue
 from schedcache.model import Pod, PodCondition
 from schedcache.ports import ApiError, ConflictError, NotFoundError
 
-CONCURRENT_PATCHES = 8
-WAITING_LIMIT = 50_000
 INVALID = 422
 """How the API server refuses a patch whose metadata.uid is not the object's."""
 
@@ -40,6 +39,7 @@ class ApiStatusWriter:
     Args:
         transport: the way to the server.
         rate: the budget of these writes; never that of binds.
+        settings: how many at once, how many may wait, how often they are repeated.
         wall_clock: seconds since the epoch.
 
     Attributes:
@@ -49,13 +49,20 @@ class ApiStatusWriter:
         dropped: by reason (gone, replaced, refused, failed, full): patches that were given up.
     """
 
-    def __init__(self, transport: Transport, rate: TokenBucket, wall_clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        rate: TokenBucket,
+        settings: WriteSettings = WriteSettings(),
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
         self._transport = transport
         self._rate = rate
+        self._settings = settings
         self._wall_clock = wall_clock
-        self._queue = WriteQueue(self._write, workers=CONCURRENT_PATCHES, limit=WAITING_LIMIT)
+        self._queue = WriteQueue(self._write, workers=settings.concurrent_patches, limit=settings.waiting_patches)
         self.written = 0
-        self._told = SparingLog("a pod's status could not be written")
+        self._told = SparingLog("a pod's status could not be written", settings.repeated_warning_seconds)
         self.skipped = 0
         self.retries = 0
         self.dropped: Counter[str] = Counter()
@@ -99,7 +106,7 @@ class ApiStatusWriter:
         path = f"{pod_path(write.pod.namespace, write.pod.name)}/status"
         try:
             self.retries += await send_again(
-                partial(self._send, path, body), obsolete=lambda: self._queue.get(uid) is not None
+                partial(self._send, path, body), self._settings, obsolete=lambda: self._queue.get(uid) is not None
             )
         except ApiError as error:
             self._give_up(write.pod, error)

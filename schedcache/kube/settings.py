@@ -1,0 +1,129 @@
+"""What can be tuned about the way to the API server; every default is what `schedcache run` uses.
+
+Seconds unless a name says otherwise. What follows from the protocol, and how work is sliced inside, are constants where they are used.
+"""
+
+from dataclasses import dataclass
+
+from schedcache.ports import Backoff
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestSettings:
+    """For a `Transport`.
+
+    Attributes:
+        request_timeout_seconds: for a whole request, from taking a connection to the last byte of the answer.
+        connect_timeout_seconds: for opening a connection.
+        idle_connection_seconds: unused for so long, a connection for writes is not used again: API servers close theirs after 90 s.
+        throttled_tries: how often a request that is answered 429 is sent, the first time included.
+        retry_after_limit_seconds: the longest pause that an answer's Retry-After can ask for.
+        credentials_check_seconds: how often the credentials are asked whether they are due for renewal.
+        credentials_reload_seconds: the least time between two complete reloads of the credentials after answers of 401.
+    """
+
+    request_timeout_seconds: float = 15.0
+    connect_timeout_seconds: float = 10.0
+    idle_connection_seconds: float = 60.0
+    throttled_tries: int = 6
+    retry_after_limit_seconds: float = 30.0
+    credentials_check_seconds: float = 10.0
+    credentials_reload_seconds: float = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceSettings:
+    """For either event source.
+
+    Attributes:
+        rebuild_calm_seconds: a rebuild that is asked for sooner after the last one waits first: something fails again and again.
+        backoff: pauses after failures. The default is that of client-go's reflector, as is the next one.
+        backoff_reset_seconds: without a failure for so long, the pauses start over.
+        page_limit: objects in an answer to a list. A whole list in one would take gigabytes, and block the event loop for seconds.
+        metadata_page_limit: objects in an answer to a comparison. Metadata is small, so these can hold more.
+        page_timeout_seconds: for one page; a list that has to come in one piece may be large.
+    """
+
+    rebuild_calm_seconds: float = 60.0
+    backoff: Backoff = Backoff(first=0.8, limit=30.0, jitter=1.0)
+    backoff_reset_seconds: float = 120.0
+    page_limit: int = 500
+    metadata_page_limit: int = 2000
+    page_timeout_seconds: float = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchSettings(SourceSettings):
+    """For a `Reflector`.
+
+    Attributes:
+        inactivity_timeout_seconds: a watch that is silent for so long is taken for dead; a bookmark comes every minute.
+        sweep_interval_seconds: between comparisons of what is held with what the server has, which find events that got lost
+            wherever it was; None for none.
+        sweep_grace_seconds: after so long a difference counts as lost and not as on its way.
+    """
+
+    inactivity_timeout_seconds: float = 70.0
+    sweep_interval_seconds: float | None = 600.0
+    sweep_grace_seconds: float = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class KopfSettings(SourceSettings):
+    """For a `KopfSource`.
+
+    Attributes:
+        sweep_interval_seconds: between sweeps; one comes at once after anything that looks like a gap.
+        sweep_grace_seconds: what kopf is given to deliver what a sweep has found, before the sweep puts it right.
+        stalled_seconds: if kopf's first list brings nothing new for that long, the rest is read without it.
+        stale_sweeps: after so many sweeps that found kopf behind, without an event from it in between, it is started again.
+        login_seconds: kopf logs in again after that long, which is what renews its token.
+        stop_seconds: for kopf to stop when asked to, and again when it is made to.
+        error_backoff: between kopf's tries of one request: much as kopf's own, and then without end, where kopf gives up.
+    """
+
+    sweep_interval_seconds: float = 60.0
+    sweep_grace_seconds: float = 2.0
+    stalled_seconds: float = 15.0
+    stale_sweeps: int = 3
+    login_seconds: float = 600.0
+    stop_seconds: float = 3.0
+    error_backoff: Backoff = Backoff(first=1.0, limit=8.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteSettings:
+    """For an `ApiBinder`, an `ApiStatusWriter` and an `ApiEventRecorder`.
+
+    Attributes:
+        concurrent_binds: requests under way at once. Measured with an event for each bind: 16 lose a tenth, 32 some hundredths
+            (etcd has less to gather), 100 gain nothing.
+        concurrent_patches: of conditions and nominations, likewise.
+        concurrent_events: as many as binds, so that the events of a burst are not told long after it.
+        waiting_patches: pods whose write may wait; beyond that it is dropped.
+        waiting_events: events that may wait, likewise.
+        retry_tries: how often a condition or an event is sent, the first time included.
+        retry_backoff: the pauses between; about ten seconds in all.
+        repeated_warning_seconds: of failures that are alike one is logged in so long a time.
+        event_series_limit: events that are remembered for merging; the oldest is forgotten first.
+        event_series_end_seconds: a series ends, and its last count is written, when nothing was added for so long. client-go's
+            finishTime.
+        event_series_refresh_seconds: a series that goes on is written this often, so that the API server does not forget it.
+            client-go's refreshTime.
+        pod_event_burst: new events of one pod at once; the budget of client-go's older recorder, as is the next one.
+        pod_event_refill_seconds: for one more.
+    """
+
+    concurrent_binds: int = 64
+    concurrent_patches: int = 8
+    concurrent_events: int = 64
+    waiting_patches: int = 50_000
+    waiting_events: int = 10_000
+    retry_tries: int = 5
+    retry_backoff: Backoff = Backoff(first=0.05, factor=5.0, limit=7.5, jitter=0.5)
+    repeated_warning_seconds: float = 30.0
+    event_series_limit: int = 20_000
+    event_series_end_seconds: float = 360.0
+    event_series_refresh_seconds: float = 1800.0
+    pod_event_burst: int = 25
+    pod_event_refill_seconds: float = 300.0
