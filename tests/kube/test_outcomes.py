@@ -1,11 +1,16 @@
 """What the end of a request means: each one thing, decided in one place."""
 
+import ast
+import itertools
 import ssl
+from pathlib import Path
 
 import aiohttp
 import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
+import schedcache
+from schedcache import ports
 from schedcache.kube.http.http_answer import NoAnswerError
 from schedcache.kube.http.outcomes import CONNECTION_FAILURES, WATCH, ThrottledError, failure, refusal
 from schedcache.kube.http.write_connections import NotSentError
@@ -28,7 +33,7 @@ BROKEN = [
     ssl.SSLError("bad record"),
     OSError("no route"),
 ]
-SILENT = [TimeoutError(), TimeoutError(), aiohttp.SocketTimeoutError(), aiohttp.ServerTimeoutError()]
+SILENT = [TimeoutError(), aiohttp.SocketTimeoutError(), aiohttp.ServerTimeoutError()]
 
 
 @pytest.mark.parametrize("error", [*NEVER_SENT, *BROKEN, *SILENT], ids=repr)
@@ -64,3 +69,23 @@ def test_the_same_request_may_succeed_later_where_nobody_has_decided_on_it():
     assert [status for status in (400, 401, 403, 404, 409, 422, 429, 500, 503) if may_pass(status)] == [429, 500, 503]
     assert failure("POST", "/x", TimeoutError()).may_pass
     assert failure("POST", "/x", NotSentError()).may_pass
+
+
+def test_no_handler_depends_on_standing_before_another():
+    """Where one clause catches a class and another what is derived from it, their order would decide what is done."""
+    classes = {name: found for name in ports.__all__ if isinstance(found := getattr(ports, name), type)}
+    classes = {name: found for name, found in classes.items() if issubclass(found, ports.ApiError)}
+    classes["ThrottledError"] = ThrottledError
+    clauses = 0
+    for path in Path(schedcache.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Try):
+                caught = [
+                    [classes[name.id] for name in ast.walk(handler.type) if getattr(name, "id", "") in classes]
+                    for handler in node.handlers
+                    if handler.type is not None
+                ]
+                clauses += sum(map(bool, caught))
+                for one, other in itertools.permutations(caught, 2):
+                    assert not any(issubclass(a, b) for a in one for b in other), f"{path}:{node.lineno}"
+    assert clauses >= 10

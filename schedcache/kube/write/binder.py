@@ -93,13 +93,11 @@ def _noted(answers: Answers) -> Iterator[None]:
     """Note whether the request inside is answered."""
     try:
         yield
-    except ConflictError:
-        # Says nothing either way: an API server whose etcd does not answer says 409 to a bind.
-        raise
     except ApiError as error:
         if error.may_pass:
             answers.failed(f"{error.status or ''} {error.reason}".strip())
-        else:
+        elif not isinstance(error, ConflictError):
+            # A 409 says nothing either way: an API server whose etcd does not answer says so to a bind.
             answers.answered()
         raise
     answers.answered()
