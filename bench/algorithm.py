@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from schedcache.cache import ClusterObjects, SchedulerCache, Snapshot
-from schedcache.config import KubeSchedulerProfile, profile_with_defaults
-from schedcache.config.types import Plugin, Plugins, PluginSet
+from schedcache.config import config_from_dict, profile_with_defaults
+from schedcache.config.v1 import KubeSchedulerProfile, Plugin, Plugins, PluginSet
 from schedcache.framework import FitError, Framework, Handle, Registry, Status, unschedulable
 from schedcache.framework.explanation import explain_rejection
 from schedcache.model import Node, Pod
@@ -116,7 +116,7 @@ def make_pod(name: str, workload: Workload, *, node: str = "", memory: int = 500
 
 def make_framework() -> Framework:
     """The default profile."""
-    profile = profile_with_defaults(KubeSchedulerProfile(scheduler_name="default-scheduler"))
+    [profile] = config_from_dict(None).config.profiles
     return Framework(profile, default_registry(), Handle(cluster_objects=ClusterObjects(), nominator=Nobody()))
 
 

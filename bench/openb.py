@@ -27,7 +27,7 @@ import yaml
 
 from bench import openb_trace
 from schedcache.cache import ClusterObjects, SchedulerCache, Snapshot
-from schedcache.config import KubeSchedulerProfile, profile_with_defaults
+from schedcache.config import config_from_dict
 from schedcache.framework import FitError, Framework, Handle
 from schedcache.model import Node, Pod
 from schedcache.plugins.default_plugins import default_registry
@@ -62,7 +62,7 @@ def offline(nodes: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]
     cache, snapshot, rng = SchedulerCache(), Snapshot(), random.Random(1)
     for node in nodes:
         cache.add_node(Node.from_dict(node))
-    profile = profile_with_defaults(KubeSchedulerProfile(scheduler_name="default-scheduler"))
+    [profile] = config_from_dict(None).config.profiles
     framework = Framework(profile, default_registry(), Handle(cluster_objects=ClusterObjects(), nominator=Nobody()))
     waiting = [(obj, Pod.from_dict(obj)) for obj in pods]
     placed = []

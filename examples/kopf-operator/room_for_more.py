@@ -81,7 +81,7 @@ class RoomForMore:
         self.asked: dict[tuple[str, str], Asked] = {}
         self._snapshot = Snapshot()
         self._nominations = Nominations()
-        [profile] = config_from_dict(None).config.profiles or []
+        [profile] = config_from_dict(None).config.profiles
         handle = Handle(cluster_objects=self.objects, nominator=self._nominations)
         self._framework = Framework(profile, installed_registry(), handle)
 

@@ -17,7 +17,7 @@ def check_profiles(configuration: KubeSchedulerConfiguration, file: Path) -> Non
     """Raises UsageError, naming profile, plugin and extension point."""
     try:
         frameworks, _ = make_profiles(
-            configuration.profiles or (),
+            configuration.profiles,
             installed_registry(),
             objects=ClusterObjects(),
             binder=None,

@@ -144,8 +144,8 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
             binder=binder,
             pod_lister=pods.get,
             clock=time.monotonic,
-            initial_backoff=settings.configuration.pod_initial_backoff_seconds or 1,
-            max_backoff=settings.configuration.pod_max_backoff_seconds or 10,
+            initial_backoff=settings.configuration.pod_initial_backoff_seconds,
+            max_backoff=settings.configuration.pod_max_backoff_seconds,
             max_in_unschedulable=settings.max_in_unschedulable,
             metrics=metrics,
             queue_metrics=metrics,
@@ -174,7 +174,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
 def _writers(transport: Transport, settings: Settings) -> tuple[ApiEventRecorder, ApiStatusWriter]:
     """Both draw from one budget, and never from that of binds."""
     budget = TokenBucket(settings.qps, settings.burst)
-    names = [profile.scheduler_name or "" for profile in settings.profiles]
+    names = [profile.scheduler_name for profile in settings.profiles]
     return (
         ApiEventRecorder(transport, budget, names, settings.writes),
         ApiStatusWriter(transport, budget, settings.writes),

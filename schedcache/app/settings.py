@@ -14,8 +14,9 @@ from schedcache.config import (
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
     LoadedConfig,
+    config_from_dict,
+    installed_names,
     load_config,
-    with_defaults,
 )
 from schedcache.kube.settings import KopfSettings, RequestSettings, WatchSettings, WriteSettings
 
@@ -27,9 +28,9 @@ _log = structlog.get_logger(__name__)
 class Settings:
     """What to run.
 
-    `configuration` is complete (`with_defaults`). `qps` and `burst` are for binds and for the other writes each. An assumed
-    pod that the watch has not confirmed `assumed_pod_ttl` seconds after its binding is asked about. `port` is that of
-    metrics and dump on `bind_address`, `probe_port` that of the probes on all addresses; 0: any free one, None: not served.
+    `qps` and `burst` are for binds and for the other writes each; a `qps` of 0 or less is no limit. An assumed pod that the
+    watch has not confirmed `assumed_pod_ttl` seconds after its binding is asked about. `port` is that of metrics and dump on
+    `bind_address`, `probe_port` that of the probes on all addresses; 0: any free one, None: not served.
 
     The nested ones are deadlines, pauses and limits that no flag sets; each says what it is for.
     """
@@ -56,33 +57,33 @@ class Settings:
     @property
     def profiles(self) -> Sequence[KubeSchedulerProfile]:
         """The profiles to schedule for: none when observing."""
-        return () if self.observe else self.configuration.profiles or ()
+        return () if self.observe else self.configuration.profiles
 
 
 def configuration_of(file: Path | None, scheduler_name: str | None) -> KubeSchedulerConfiguration:
     """The effective configuration, with `--scheduler-name` applied. Raises UsageError."""
     if file is None:
         name = scheduler_name or DEFAULT_SCHEDULER_NAME
-        return with_defaults(KubeSchedulerConfiguration(profiles=[KubeSchedulerProfile(scheduler_name=name)]))
+        return config_from_dict({"profiles": [{"schedulerName": name}]}).config
     loaded = load_file(file)
     for note in loaded.notes:
         _log.warning("setting without effect", file=str(file), note=note)
     configuration = loaded.config
     if scheduler_name is None:
         return configuration
-    profiles = configuration.profiles or []
+    profiles = configuration.profiles
     if len(profiles) > 1:
-        names = ", ".join(str(profile.scheduler_name) for profile in profiles)
+        names = ", ".join(profile.scheduler_name for profile in profiles)
         raise UsageError(
             f"--scheduler-name renames the only profile, but {file} has {len(profiles)} ({names}): rename them there"
         )
-    return replace(configuration, profiles=[replace(profile, scheduler_name=scheduler_name) for profile in profiles])
+    return replace(configuration, profiles=(replace(profiles[0], scheduler_name=scheduler_name),))
 
 
 def load_file(file: Path) -> LoadedConfig:
-    """Read a configuration file. Raises UsageError with every problem in it."""
+    """Read a configuration file for the plugins that are installed. Raises UsageError with every problem in it."""
     try:
-        return load_config(file.read_text(), str(file))
+        return load_config(file.read_text(encoding="utf-8"), str(file), installed_names())
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -22,6 +22,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 def execute(options: argparse.Namespace) -> int:
     """0: sound. Raises UsageError otherwise."""
     from schedcache.app.settings import load_file
+    from schedcache.config import to_yaml
 
     loaded = load_file(options.file)
     # Bad input is told before the plugins are loaded.
@@ -31,5 +32,5 @@ def execute(options: argparse.Namespace) -> int:
     for note in loaded.notes:
         print(f"note: {note}", file=sys.stderr)
     with writing():
-        print(loaded.to_yaml(), end="")
+        print(to_yaml(loaded.config), end="")
     return 0

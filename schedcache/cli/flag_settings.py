@@ -16,17 +16,14 @@ def settings_of(options: argparse.Namespace) -> Settings:
     if options.leader_elect:
         raise UsageError("--leader-elect: there is no leader election yet; run one replica, with --leader-elect=false")
     configuration = configuration_of(options.config, options.scheduler_name)
-    connection = configuration.client_connection
-    if connection is None:
-        raise TypeError("with_defaults fills in clientConnection")
-    election = configuration.leader_election
-    if election is not None and election.leader_elect and options.config and options.leader_elect is None:
+    connection, election = configuration.client_connection, configuration.leader_election
+    if election.leader_elect and options.config and options.leader_elect is None:
         _log.warning("no leader election yet: run one replica", field="leaderElection.leaderElect")
     return Settings(
         configuration=configuration,
         kubeconfig=str(options.kubeconfig) if options.kubeconfig else connection.kubeconfig or None,
-        qps=options.kube_api_qps or connection.qps or 0.0,
-        burst=options.kube_api_burst or connection.burst or 1,
+        qps=connection.qps if options.kube_api_qps is None else options.kube_api_qps,
+        burst=connection.burst if options.kube_api_burst is None else options.kube_api_burst,
         event_source=options.event_source,
         observe=options.observe,
         max_in_unschedulable=_duration(

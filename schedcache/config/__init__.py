@@ -1,9 +1,15 @@
-"""KubeSchedulerConfiguration: reading, defaults and validation."""
+"""KubeSchedulerConfiguration: reading, defaults and validation.
 
-from schedcache.config.defaults import profile_with_defaults, with_defaults
+`load_config` and `config_from_dict` make a `KubeSchedulerConfiguration`, complete and immutable, of what a file or a program
+says. The file's own types, in which most fields are optional, are in `schedcache.config.v1`.
+"""
+
+from schedcache.config.defaults import profile_with_defaults
+from schedcache.config.installed import installed_names
 from schedcache.config.loading import LoadedConfig, config_from_dict, load_config
 from schedcache.config.problems import ConfigError
 from schedcache.config.types import KubeSchedulerConfiguration, KubeSchedulerProfile
+from schedcache.config.writing import to_yaml
 
 __all__ = [
     "ConfigError",
@@ -11,7 +17,8 @@ __all__ = [
     "KubeSchedulerProfile",
     "LoadedConfig",
     "config_from_dict",
+    "installed_names",
     "load_config",
     "profile_with_defaults",
-    "with_defaults",
+    "to_yaml",
 ]

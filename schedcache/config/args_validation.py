@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from schedcache.config.duration import seconds
+from schedcache.config.duration import Duration
 from schedcache.config.plugin_args import (
     DefaultPreemptionArgs,
     DynamicResourcesArgs,
@@ -19,6 +19,7 @@ from schedcache.config.plugin_args import (
     VolumeBindingArgs,
 )
 from schedcache.config.problems import Path, Problem
+from schedcache.model import wire
 from schedcache.model.selectors import node_selector_term
 
 _STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
@@ -39,14 +40,10 @@ def _default_preemption(args: DefaultPreemptionArgs, at: Path) -> Iterator[Probl
 
 
 def _dynamic_resources(args: DynamicResourcesArgs, at: Path) -> Iterator[Problem]:
-    for field, text, least in (("filterTimeout", args.filter_timeout, 0), ("bindingTimeout", args.binding_timeout, 1)):
-        try:
-            value = seconds(text)
-        except ValueError as error:
-            yield Problem((*at, field), str(error))
-        else:
-            if value < least:
-                yield Problem((*at, field), f"must be at least {least}s")
+    if args.filter_timeout < Duration():
+        yield Problem((*at, "filterTimeout"), f"{args.filter_timeout} is negative")
+    if args.binding_timeout < Duration.parse("1s"):
+        yield Problem((*at, "bindingTimeout"), f"{args.binding_timeout} is less than 1s")
 
 
 def _inter_pod_affinity(args: InterPodAffinityArgs, at: Path) -> Iterator[Problem]:
@@ -58,16 +55,30 @@ def _node_affinity(args: NodeAffinityArgs, at: Path) -> Iterator[Problem]:
     added = args.added_affinity
     if added is None:
         return
-    required = added.required.node_selector_terms or () if added.required is not None else ()
-    terms = [("requiredDuringSchedulingIgnoredDuringExecution", i, term) for i, term in enumerate(required)]
-    preferred = [(i, t.preference) for i, t in enumerate(added.preferred or ())]
-    for field, i, term in [
-        *terms,
-        *(("preferredDuringSchedulingIgnoredDuringExecution", i, term) for i, term in preferred),
-    ]:
-        problem = node_selector_term(term).problem()
+    where = (*at, "addedAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+    for i, term in enumerate((added.required.node_selector_terms if added.required is not None else None) or ()):
+        yield from _selector_term(term, (*where, i))
+    where = (*at, "addedAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
+    for i, preferred in enumerate(added.preferred or ()):
+        # A term without weight counts for nothing, and is not even read.
+        if abs(preferred.weight) >= 2**31:
+            yield Problem((*where, i, "weight"), f"{preferred.weight} is not a number of 32 bits")
+        if preferred.weight:
+            yield from _selector_term(preferred.preference, (*where, i, "preference"))
+
+
+def _selector_term(term: wire.NodeSelectorTermWire | None, at: Path) -> Iterator[Problem]:
+    for i, found in enumerate((term.match_expressions if term is not None else None) or ()):
+        where = (*at, "matchExpressions", i)
+        if not is_qualified_name(found.key or ""):
+            yield Problem((*where, "key"), f"{found.key or ''!r} is not a label key")
+        problem = node_selector_term(wire.NodeSelectorTermWire(match_expressions=[found])).problem()
         if problem:
-            yield Problem((*at, "addedAffinity", field, i), problem)
+            yield Problem(where, problem)
+    for i, found in enumerate((term.match_fields if term is not None else None) or ()):
+        problem = node_selector_term(wire.NodeSelectorTermWire(match_fields=[found])).problem()
+        if problem:
+            yield Problem((*at, "matchFields", i), problem)
 
 
 def _balanced_allocation(args: NodeResourcesBalancedAllocationArgs, at: Path) -> Iterator[Problem]:
@@ -82,10 +93,10 @@ def _balanced_allocation(args: NodeResourcesBalancedAllocationArgs, at: Path) ->
 
 def _resources_fit(args: NodeResourcesFitArgs, at: Path) -> Iterator[Problem]:
     for i, name in enumerate(args.ignored_resources):
-        if not _label_name(name):
+        if not is_qualified_name(name):
             yield Problem((*at, "ignoredResources", i), f"{name!r} is not a resource name")
     for i, group in enumerate(args.ignored_resource_groups):
-        if "/" in group or not _label_name(group):
+        if "/" in group or not is_qualified_name(group):
             yield Problem(
                 (*at, "ignoredResourceGroups", i), f"{group!r} is not the part of a resource name before the slash"
             )
@@ -133,12 +144,13 @@ def _topology_spread(args: PodTopologySpreadArgs, at: Path) -> Iterator[Problem]
     seen: set[tuple[str | None, str | None]] = set()
     for i, constraint in enumerate(args.default_constraints):
         where = (*at, "defaultConstraints", i)
-        if constraint.max_skew <= 0:
-            yield Problem((*where, "maxSkew"), f"{constraint.max_skew} is not greater than 0")
-        if not _label_name(constraint.topology_key or ""):
+        if not 0 < constraint.max_skew < 2**31:
+            yield Problem((*where, "maxSkew"), f"{constraint.max_skew} is not in the range 1 to {2**31 - 1}")
+        if not is_qualified_name(constraint.topology_key or ""):
             yield Problem((*where, "topologyKey"), f"{constraint.topology_key or ''!r} is not a label key")
         if constraint.when_unsatisfiable not in ("DoNotSchedule", "ScheduleAnyway"):
-            yield Problem((*where, "whenUnsatisfiable"), "expected DoNotSchedule or ScheduleAnyway")
+            text = f"{constraint.when_unsatisfiable or ''!r} is not one of DoNotSchedule, ScheduleAnyway"
+            yield Problem((*where, "whenUnsatisfiable"), text)
         if constraint.label_selector is not None:
             yield Problem(
                 (*where, "labelSelector"), "cannot be given: it is derived from each pod's services and owner"
@@ -155,8 +167,8 @@ def _volume_binding(args: VolumeBindingArgs, at: Path) -> Iterator[Problem]:
     yield from _shape(args.shape, (*at, "shape"))
 
 
-def _label_name(text: str) -> bool:
-    """A qualified name as label keys and resource names are: prefix/name, the prefix a DNS name."""
+def is_qualified_name(text: str) -> bool:
+    """Whether it is a name as label keys and resource names are: prefix/name, the prefix a DNS name."""
     prefix, slash, name = text.rpartition("/")
     if slash and (len(prefix) > 253 or not _PREFIX.fullmatch(prefix)):
         return False

@@ -1,10 +1,12 @@
-"""What kube-scheduler 1.37 fills in where the file says nothing (apis/config/v1: defaults.go, default_plugins.go)."""
+"""From what a file says to the effective configuration (kube-scheduler 1.37, apis/config/v1: defaults.go, default_plugins.go)."""
 
-from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from msgspec.structs import fields, replace
+import msgspec
+from msgspec.structs import replace
 
+from schedcache.config import v1
+from schedcache.config.duration import Duration
 from schedcache.config.plugin_args import default_args
 from schedcache.config.types import (
     ClientConnection,
@@ -16,120 +18,119 @@ from schedcache.config.types import (
     Plugins,
     PluginSet,
 )
-from schedcache.model.pod_spec import DEFAULT_SCHEDULER_NAME
 
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
 
 ALL_PLUGINS = "*"
+_EXTENDER_TIMEOUT = Duration.parse("5s")
 
-_DEFAULT_PLUGINS = (
-    ("SchedulingGates", None),
-    ("PrioritySort", None),
-    ("NodeName", None),
-    ("NodeUnschedulable", None),
-    ("TaintToleration", 3),
-    ("NodeAffinity", 2),
-    ("NodePorts", None),
-    ("NodeResourcesFit", 1),
-    ("VolumeRestrictions", None),
-    ("NodeVolumeLimits", None),
-    ("VolumeBinding", None),
-    ("VolumeZone", None),
-    ("PodTopologySpread", 2),
-    ("InterPodAffinity", 2),
-    ("DynamicResources", 2),
-    ("DefaultPreemption", None),
-    ("NodeResourcesBalancedAllocation", 1),
-    ("ImageLocality", 1),
-    ("DefaultBinder", None),
-    ("NodeDeclaredFeatures", None),
+_DEFAULT_PLUGINS = PluginSet(
+    enabled=(
+        Plugin(name="SchedulingGates"),
+        Plugin(name="PrioritySort"),
+        Plugin(name="NodeName"),
+        Plugin(name="NodeUnschedulable"),
+        Plugin(name="TaintToleration", weight=3),
+        Plugin(name="NodeAffinity", weight=2),
+        Plugin(name="NodePorts"),
+        Plugin(name="NodeResourcesFit", weight=1),
+        Plugin(name="VolumeRestrictions"),
+        Plugin(name="NodeVolumeLimits"),
+        Plugin(name="VolumeBinding"),
+        Plugin(name="VolumeZone"),
+        Plugin(name="PodTopologySpread", weight=2),
+        Plugin(name="InterPodAffinity", weight=2),
+        Plugin(name="DynamicResources", weight=2),
+        Plugin(name="DefaultPreemption"),
+        Plugin(name="NodeResourcesBalancedAllocation", weight=1),
+        Plugin(name="ImageLocality", weight=1),
+        Plugin(name="DefaultBinder"),
+        Plugin(name="NodeDeclaredFeatures"),
+    )
 )
 """In the order of every extension point; the weight counts where the plugin scores."""
-
-POINTS = tuple(f.name for f in fields(Plugins))
 
 
 def default_plugin_names() -> frozenset[str]:
     """Names of all plugins that kube-scheduler enables by default."""
-    return frozenset(name for name, _ in _DEFAULT_PLUGINS)
+    return frozenset(plugin.name for plugin in _DEFAULT_PLUGINS.enabled)
 
 
-def with_defaults(given: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
-    """The effective configuration: every field filled in, plugin sets merged with the default ones."""
-    profiles = given.profiles or [KubeSchedulerProfile()]
-    if len(profiles) == 1 and profiles[0].scheduler_name is None:
-        # With several profiles each must have a name of its own, which validation checks.
-        profiles = [replace(profiles[0], scheduler_name=DEFAULT_SCHEDULER_NAME)]
-    profiling = _or(given.enable_profiling, default=True)
-    return replace(
-        given,
-        parallelism=_or(given.parallelism, 16),
-        leader_election=_leader_election(given.leader_election or LeaderElection()),
-        client_connection=_client_connection(given.client_connection or ClientConnection()),
+def with_defaults(given: v1.KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
+    """Every field filled in, plugin sets merged with the default ones; nothing is checked (`schedcache.config.validation`)."""
+    profiling = given.enable_profiling is not False
+    contention = given.enable_contention_profiling
+    default = KubeSchedulerConfiguration(
+        leader_election=_with_non_zero(LeaderElection(), given.leader_election),
+        client_connection=_with_non_zero(ClientConnection(), given.client_connection),
         enable_profiling=profiling,
-        enable_contention_profiling=_or(given.enable_contention_profiling, profiling),
-        percentage_of_nodes_to_score=_or(given.percentage_of_nodes_to_score, 0),
-        pod_initial_backoff_seconds=_or(given.pod_initial_backoff_seconds, 1),
-        pod_max_backoff_seconds=_or(given.pod_max_backoff_seconds, 10),
-        profiles=[profile_with_defaults(profile) for profile in profiles],
-        extenders=given.extenders or [],
-        delay_cache_until_active=_or(given.delay_cache_until_active, default=False),
+        enable_contention_profiling=profiling if contention is None else contention,
+        profiles=_profiles(given.profiles or [v1.KubeSchedulerProfile()]),
+        extenders=tuple(replace(e, http_timeout=e.http_timeout or _EXTENDER_TIMEOUT) for e in given.extenders),
+        delay_cache_until_active=given.delay_cache_until_active,
+    )
+    return _with_given(
+        default,
+        parallelism=given.parallelism,
+        percentage_of_nodes_to_score=given.percentage_of_nodes_to_score,
+        pod_initial_backoff_seconds=given.pod_initial_backoff_seconds,
+        pod_max_backoff_seconds=given.pod_max_backoff_seconds,
     )
 
 
-def profile_with_defaults(profile: KubeSchedulerProfile) -> KubeSchedulerProfile:
-    """Plugin sets merged with the default ones, and arguments for every plugin that takes some."""
-    plugins = _merged_plugins(profile.plugins or Plugins())
-    given = {config.name for config in profile.plugin_config or ()}
-    missing = ((name, default_args(name)) for name in _enabled_names(plugins) if name not in given)
-    added = [PluginConfig(name=name, args=args) for name, args in missing if args is not None]
-    return replace(profile, plugins=plugins, plugin_config=[*(profile.plugin_config or ()), *added])
+def profile_with_defaults(given: v1.KubeSchedulerProfile) -> KubeSchedulerProfile:
+    """Plugin sets merged with the default ones, and arguments for every enabled plugin that takes some."""
+    plugins = _merged_plugins(given.plugins or v1.Plugins())
+    args = {config.name: config.args for config in reversed(given.plugin_config)}
+    names = sorted(_enabled_names(plugins))
+    configs = ((name, default_args(name) if args.get(name) is None else args[name]) for name in names)
+    profile = KubeSchedulerProfile(
+        percentage_of_nodes_to_score=given.percentage_of_nodes_to_score,
+        plugins=plugins,
+        plugin_config=tuple(PluginConfig(name=name, args=found) for name, found in configs if found is not None),
+    )
+    return _with_given(profile, scheduler_name=given.scheduler_name)
 
 
-def _merged_plugins(custom: Plugins) -> Plugins:
-    default = PluginSet(enabled=[Plugin(name=name, weight=weight) for name, weight in _DEFAULT_PLUGINS])
-    merged = {point: _merged_set(PluginSet(), getattr(custom, point) or PluginSet()) for point in POINTS}
-    merged["multi_point"] = _merged_set(default, custom.multi_point or PluginSet())
-    return Plugins(**merged)
+def _profiles(given: list[v1.KubeSchedulerProfile]) -> tuple[KubeSchedulerProfile, ...]:
+    if len(given) > 1:
+        # Each must have a name of its own then, which validation checks.
+        given = [replace(profile, scheduler_name=profile.scheduler_name or "") for profile in given]
+    return tuple(map(profile_with_defaults, given))
 
 
-def _merged_set(default: PluginSet, custom: PluginSet) -> PluginSet:
+def _merged_plugins(custom: v1.Plugins) -> Plugins:
+    sets = {point: getattr(custom, point) or v1.PluginSet() for point in Plugins.__struct_fields__}
+    merged = {point: _merged_set(PluginSet(), found) for point, found in sets.items()}
+    return Plugins(**{**merged, "multi_point": _merged_set(_DEFAULT_PLUGINS, sets["multi_point"])})
+
+
+def _merged_set(default: PluginSet, custom: v1.PluginSet) -> PluginSet:
     """Custom settings change the default list in place; what it lacks is appended (mergePluginSet)."""
-    disabled = [*(custom.disabled or ()), *(default.disabled or ())]
+    disabled = tuple(Plugin(name=plugin.name) for plugin in custom.disabled)
     off = {plugin.name for plugin in disabled}
-    wanted = {plugin.name: plugin for plugin in custom.enabled or ()}
-    kept = [] if ALL_PLUGINS in off else [p for p in default.enabled or () if p.name not in off]
+    given = [Plugin(name=plugin.name, weight=plugin.weight or 0) for plugin in custom.enabled]
+    wanted = {plugin.name: plugin for plugin in given}
+    kept = () if ALL_PLUGINS in off else (plugin for plugin in default.enabled if plugin.name not in off)
     enabled = [wanted.get(plugin.name, plugin) for plugin in kept]
     replaced = {id(plugin) for plugin in enabled}
-    enabled += [plugin for plugin in custom.enabled or () if id(plugin) not in replaced]
-    return PluginSet(enabled=enabled, disabled=disabled)
+    # A name that is given twice is appended too, for the framework to refuse.
+    return PluginSet(enabled=(*enabled, *(p for p in given if id(p) not in replaced)), disabled=disabled)
 
 
-def _enabled_names(plugins: Plugins) -> Iterable[str]:
-    return sorted({p.name for point in POINTS for p in (getattr(plugins, point).enabled or ())})
+def _enabled_names(plugins: Plugins) -> set[str]:
+    sets: list[PluginSet] = [getattr(plugins, point) for point in Plugins.__struct_fields__]
+    return {plugin.name for found in sets for plugin in found.enabled}
 
 
-def _leader_election(given: LeaderElection) -> LeaderElection:
-    return LeaderElection(
-        leader_elect=_or(given.leader_elect, default=True),
-        lease_duration=given.lease_duration or "15s",
-        renew_deadline=given.renew_deadline or "10s",
-        retry_period=given.retry_period or "2s",
-        resource_lock=given.resource_lock or "leases",
-        resource_name=given.resource_name or "kube-scheduler",
-        resource_namespace=given.resource_namespace or "kube-system",
-    )
+def _with_given(default: T, **given: Any) -> T:
+    """Optional fields: those left out keep the default."""
+    return replace(default, **{name: value for name, value in given.items() if value is not None})
 
 
-def _client_connection(given: ClientConnection) -> ClientConnection:
-    return ClientConnection(
-        kubeconfig=given.kubeconfig or "",
-        accept_content_types=given.accept_content_types or "",
-        content_type=given.content_type or "application/vnd.kubernetes.protobuf",
-        qps=given.qps or 50.0,
-        burst=given.burst or 100,
-    )
-
-
-def _or(value: T | None, default: T) -> T:
-    return default if value is None else value
+def _with_non_zero(default: T, given: msgspec.Struct | None) -> T:
+    """Other fields: a Go program writes out 0, 0s and "" where nothing was set, so these stand for the default too."""
+    if given is None:
+        return default
+    fields = {name: getattr(given, name) for name in given.__struct_fields__}
+    return replace(default, **{name: value for name, value in fields.items() if value or value is False})

@@ -1,21 +1,19 @@
 """From a file or plain data to the effective configuration: read, defaulted, validated; or every problem at once."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import msgspec
-import yaml
-
+from schedcache.config import v1
 from schedcache.config.defaults import with_defaults
-from schedcache.config.plain_yaml import PlainYAMLError, documents
-from schedcache.config.plugin_args import ARGS
-from schedcache.config.problems import ConfigError, Lines, Problem
+from schedcache.config.plain_yaml import Document, PlainYAMLError, documents
+from schedcache.config.plugin_args import ARGS, Args
+from schedcache.config.problems import ConfigError, Lines, Path, Problem, line_of
 from schedcache.config.strict import convert
-from schedcache.config.support import notes, unsupported, unsupported_fields
-from schedcache.config.types import API_VERSION, KIND, KubeSchedulerConfiguration
+from schedcache.config.support import notes, unknown_plugins, unsupported
+from schedcache.config.types import KubeSchedulerConfiguration
 from schedcache.config.validation import validate
 
-_IDENTITY = {"apiVersion": API_VERSION, "kind": KIND}
+_IDENTITY = {"apiVersion": v1.API_VERSION, "kind": v1.KIND}
 
 
 class LoadedConfig(NamedTuple):
@@ -24,101 +22,101 @@ class LoadedConfig(NamedTuple):
     config: KubeSchedulerConfiguration
     notes: list[str]
 
-    def to_yaml(self) -> str:
-        """The effective configuration as `check-config` prints it."""
-        plain = msgspec.to_builtins(self.config)
-        for profile in plain["profiles"]:
-            for plugin in profile["pluginConfig"]:
-                if plugin["name"] in ARGS:
-                    plugin["args"] = _without_nulls(plugin["args"])
-        return yaml.safe_dump(plain, sort_keys=False, default_flow_style=False)
 
+def load_config(text: str, source: str = "", plugins: Collection[str] | None = None) -> LoadedConfig:
+    """Read a KubeSchedulerConfiguration in YAML or JSON. Raises ConfigError.
 
-def load_config(text: str, source: str = "") -> LoadedConfig:
-    """Read a KubeSchedulerConfiguration in YAML or JSON; `source` names it in messages. Raises ConfigError."""
-    try:
-        found = documents(text)
-    except PlainYAMLError as error:
-        raise ConfigError([f"{source or 'configuration'}: no valid YAML: {error}"]) from None
-    if len(found) > 1:
-        raise ConfigError([f"{source or 'configuration'}: expected one document, got {len(found)}"])
-    data, lines = found[0] if found else None, Lines(text, source)
-    problems = _identity_problems(data)
-    if isinstance(data, Mapping):
+    Args:
+        text: one document, beside which there may be empty ones.
+        source: names it in messages.
+        plugins: names of the plugins there are beside kube-scheduler's; an enabled one of another name is a problem. None: not
+            looked at.
+    """
+    document = _only_document(text, source or "configuration")
+    lines = Lines(source, document.root)
+    problems = _identity_problems(document.value)
+    if isinstance(document.value, Mapping):
         problems += [
-            Problem((field,), f"is missing; expected {_IDENTITY[field]!r}") for field in _IDENTITY if field not in data
+            Problem((field,), f"is missing; expected {expected!r}")
+            for field, expected in _IDENTITY.items()
+            if field not in document.value
         ]
     if problems:
         raise _error(problems, lines)
-    return _load(data, lines)
+    return _load(document.value, lines, plugins)
 
 
-def config_from_dict(data: Mapping[str, Any] | None) -> LoadedConfig:
+def config_from_dict(data: Mapping[str, Any] | None, plugins: Collection[str] | None = None) -> LoadedConfig:
     """The same from Python values, whose `apiVersion` and `kind` may be left out; None is all defaults. Raises ConfigError."""
-    given, nowhere = {} if data is None else data, Lines("", "")
+    given = {} if data is None else data
     problems = _identity_problems(given)
     if problems:
-        raise _error(problems, nowhere)
-    return _load(given, nowhere)
+        raise _error(problems, Lines())
+    return _load(given, Lines(), plugins)
 
 
-def _load(data: Any, lines: Lines) -> LoadedConfig:
-    problems = unsupported_fields(data)
-    given = convert(_without(data, problems), KubeSchedulerConfiguration, (), problems)
-    if given is None:
-        raise _error(problems, lines)
-    _read_plugin_args(given, problems)
+def _only_document(text: str, source: str) -> Document:
+    try:
+        found = [document for document in documents(text) if document.value is not None]
+    except PlainYAMLError as error:
+        raise ConfigError([f"{source}: no valid YAML: {error}"]) from None
+    if len(found) > 1 and found[1].root is not None:
+        # kube-scheduler reads the first and says nothing of the others, which their writer surely wants to be read.
+        line = line_of(found[1].root)
+        raise ConfigError([f"{source}:{line}: expected one document, got {len(found)}; the second begins here"])
+    return found[0] if found else Document(None, None)
+
+
+def _load(data: Any, lines: Lines, plugins: Collection[str] | None) -> LoadedConfig:
+    problems: list[Problem] = []
+    given = convert(data, v1.KubeSchedulerConfiguration, (), problems)
+    readable = not problems
+    problems += _read_plugin_args(given)
+    if plugins is not None:
+        problems += unknown_plugins(given, plugins)
     effective = with_defaults(given)
-    problems += [*validate(effective), *unsupported(effective)]
+    if readable:
+        # Otherwise what could not be read would be missed, and be told a second time as what is missing.
+        problems += [*validate(given, effective), *unsupported(given)]
     if problems:
         raise _error(problems, lines)
-    return LoadedConfig(effective, notes(given))
+    return LoadedConfig(effective, list(notes(given)))
 
 
 def _error(problems: list[Problem], lines: Lines) -> ConfigError:
-    return ConfigError([lines.describe(problem) for problem in problems])
+    in_order = sorted(problems, key=lambda problem: lines.of(problem.path))
+    return ConfigError([lines.describe(problem) for problem in in_order])
 
 
 def _identity_problems(data: Any) -> list[Problem]:
     if not isinstance(data, Mapping):
-        return [Problem((), f"expected a {KIND}, got {type(data).__name__}")]
-    problems = []
-    for field, expected in _IDENTITY.items():
-        if data.get(field, expected) != expected:
-            problems.append(Problem((field,), f"expected {expected!r}, got {data[field]!r}"))
-    return problems
+        got = "nothing" if data is None else type(data).__name__
+        return [Problem((), f"expected a {v1.KIND}, got {got}")]
+    return [
+        Problem((field,), f"expected {expected!r}, got {data[field]!r}")
+        for field, expected in _IDENTITY.items()
+        if data.get(field, expected) != expected
+    ]
 
 
-def _without(data: Any, problems: list[Problem]) -> Any:
-    """The data without the fields that have been reported already."""
-    if not problems:
-        return data
-    copy = msgspec.json.decode(msgspec.json.encode(data))
-    for problem in problems:
-        parent = copy
-        for step in problem.path[:-1]:
-            parent = parent[step]
-        del parent[problem.path[-1]]
-    return copy
-
-
-def _without_nulls(args: Any) -> Any:
-    if isinstance(args, Mapping):
-        return {name: _without_nulls(value) for name, value in args.items() if value is not None}
-    return [_without_nulls(item) for item in args] if isinstance(args, list) else args
-
-
-def _read_plugin_args(config: KubeSchedulerConfiguration, problems: list[Problem]) -> None:
-    for i, profile in enumerate(config.profiles or ()):
-        for j, plugin in enumerate(profile.plugin_config or ()):
+def _read_plugin_args(config: v1.KubeSchedulerConfiguration) -> Iterator[Problem]:
+    for i, profile in enumerate(config.profiles):
+        for j, plugin in enumerate(profile.plugin_config):
             args_type = ARGS.get(plugin.name)
-            if args_type is None:
-                continue
-            at = ("profiles", i, "pluginConfig", j, "args")
-            args = (
-                {k: v for k, v in (plugin.args or {}).items() if v is not None}
-                if isinstance(plugin.args, Mapping | None)
-                else plugin.args
-            )
-            read = convert(args, args_type, at, problems)
-            plugin.args = args_type() if read is None else read
+            if args_type is not None:
+                at = ("profiles", i, "pluginConfig", j, "args")
+                problems: list[Problem] = []
+                plugin.args = _plugin_args(plugin.name, plugin.args, args_type, at, problems)
+                yield from problems
+
+
+def _plugin_args(name: str, data: Any, args_type: type[Args], at: Path, problems: list[Problem]) -> Args | None:
+    """kube-scheduler decodes them as an object of its own, whose `apiVersion` and `kind` may be left out."""
+    if isinstance(data, Mapping):
+        identity = {"apiVersion": v1.API_VERSION, "kind": f"{name}Args"}
+        for field, expected in identity.items():
+            if data.get(field) not in (None, "", expected):
+                problems.append(Problem((*at, field), f"expected {expected!r}, got {data[field]!r}"))
+        data = {field: value for field, value in data.items() if field not in identity and value is not None}
+    args = convert(data, args_type, at, problems)
+    return None if problems else args

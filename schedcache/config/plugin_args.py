@@ -3,114 +3,125 @@
 from typing import Any
 
 import msgspec
+from msgspec.structs import force_setattr
 
+from schedcache.config.duration import Duration
+from schedcache.config.v1 import Int32, Int64
 from schedcache.model import wire
 
 
-class Args(msgspec.Struct, rename="camel", kw_only=True):
-    """Base of all arguments; `apiVersion` and `kind` may be written and say nothing new."""
-
-    api_version: str | None = None
-    kind: str | None = None
+class _Part(msgspec.Struct, rename="camel", frozen=True):
+    """What arguments are made of."""
 
 
-class ResourceSpec(msgspec.Struct, rename="camel"):
+class Args(_Part, kw_only=True, frozen=True):
+    """Base of all arguments; their `apiVersion` and `kind` follow from the plugin's name."""
+
+
+class ResourceSpec(_Part, frozen=True):
     """A resource and its weight; a weight of 0 counts as 1."""
 
-    name: str
-    weight: int = 1
+    name: str = ""
+    weight: Int64 = 1
 
     def __post_init__(self) -> None:
-        self.weight = self.weight or 1
+        if not self.weight:
+            force_setattr(self, "weight", 1)
 
 
-def _cpu_and_memory() -> list[ResourceSpec]:
-    return [ResourceSpec("cpu"), ResourceSpec("memory")]
+CPU_AND_MEMORY = (ResourceSpec("cpu"), ResourceSpec("memory"))
 
 
-class UtilizationShapePoint(msgspec.Struct, rename="camel"):
+class UtilizationShapePoint(_Part, frozen=True):
     """A point of a broken line: utilization in percent, score 0..10."""
 
-    utilization: int = 0
-    score: int = 0
+    utilization: Int32 = 0
+    score: Int32 = 0
 
 
-class RequestedToCapacityRatioParam(msgspec.Struct, rename="camel"):
+class RequestedToCapacityRatioParam(_Part, frozen=True):
     """The broken line of the strategy of that name."""
 
     shape: list[UtilizationShapePoint] = []
 
 
-class ScoringStrategy(msgspec.Struct, rename="camel"):
-    """How NodeResourcesFit ranks nodes."""
+class ScoringStrategy(_Part, frozen=True):
+    """How NodeResourcesFit ranks nodes. Who gives a strategy must give its type; no resources are cpu and memory."""
 
-    type: str = "LeastAllocated"
-    resources: list[ResourceSpec] = msgspec.field(default_factory=_cpu_and_memory)
+    type: str = ""
+    resources: list[ResourceSpec] = []
     requested_to_capacity_ratio: RequestedToCapacityRatioParam | None = None
 
     def __post_init__(self) -> None:
-        self.resources = self.resources or _cpu_and_memory()
+        if not self.resources:
+            force_setattr(self, "resources", list(CPU_AND_MEMORY))
 
 
-class NodeResourcesFitArgs(Args):
+class NodeResourcesFitArgs(Args, frozen=True):
     """Extended resources that the filter does not look at, and the scoring strategy."""
 
     ignored_resources: list[str] = []
     ignored_resource_groups: list[str] = []
-    scoring_strategy: ScoringStrategy = msgspec.field(default_factory=ScoringStrategy)
+    scoring_strategy: ScoringStrategy = ScoringStrategy("LeastAllocated")
 
 
-class NodeResourcesBalancedAllocationArgs(Args):
-    """The resources to keep in balance."""
+class NodeResourcesBalancedAllocationArgs(Args, frozen=True):
+    """The resources to keep in balance; none are cpu and memory."""
 
-    resources: list[ResourceSpec] = msgspec.field(default_factory=_cpu_and_memory)
+    resources: list[ResourceSpec] = []
 
     def __post_init__(self) -> None:
-        self.resources = self.resources or _cpu_and_memory()
+        if not self.resources:
+            force_setattr(self, "resources", list(CPU_AND_MEMORY))
 
 
-class NodeAffinityArgs(Args):
+class NodeAffinityArgs(Args, frozen=True):
     """Node affinity added to every pod of the profile."""
 
     added_affinity: wire.NodeAffinityWire | None = None
 
 
-class PodTopologySpreadArgs(Args):
+class PodTopologySpreadArgs(Args, frozen=True):
     """Constraints for pods that have none: the system's own, or the list given."""
 
     default_constraints: list[wire.TopologySpreadConstraintWire] = []
     defaulting_type: str = "System"
 
+    def __post_init__(self) -> None:
+        if not self.defaulting_type:
+            force_setattr(self, "defaulting_type", "System")
 
-class InterPodAffinityArgs(Args):
+
+class InterPodAffinityArgs(Args, frozen=True):
     """`hard_pod_affinity_weight`: what an existing pod's required affinity is worth when scoring."""
 
-    hard_pod_affinity_weight: int = 1
+    hard_pod_affinity_weight: Int32 = 1
     ignore_preferred_terms_of_existing_pods: bool = False
 
 
-class VolumeBindingArgs(Args):
+class VolumeBindingArgs(Args, frozen=True):
     """Seconds to wait for volumes to be bound, and the line that turns used capacity into a score."""
 
-    bind_timeout_seconds: int = 600
-    shape: list[UtilizationShapePoint] = msgspec.field(default_factory=list)
+    bind_timeout_seconds: Int64 = 600
+    shape: list[UtilizationShapePoint] = []
 
     def __post_init__(self) -> None:
-        self.shape = self.shape or [UtilizationShapePoint(0, 10), UtilizationShapePoint(100, 0)]
+        if not self.shape:
+            force_setattr(self, "shape", [UtilizationShapePoint(0, 10), UtilizationShapePoint(100, 0)])
 
 
-class DefaultPreemptionArgs(Args):
+class DefaultPreemptionArgs(Args, frozen=True):
     """How many candidate nodes to try, as a share of all and as a number."""
 
-    min_candidate_nodes_percentage: int = 10
-    min_candidate_nodes_absolute: int = 100
+    min_candidate_nodes_percentage: Int32 = 10
+    min_candidate_nodes_absolute: Int32 = 100
 
 
-class DynamicResourcesArgs(Args):
-    """Go durations, as texts."""
+class DynamicResourcesArgs(Args, frozen=True):
+    """How long one filter call may take, 0 for any time, and how long to wait for devices to be ready."""
 
-    filter_timeout: str = "10s"
-    binding_timeout: str = "600s"
+    filter_timeout: Duration = Duration.parse("10s")
+    binding_timeout: Duration = Duration.parse("10m")
 
 
 ARGS: dict[str, type[Args]] = {

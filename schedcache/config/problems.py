@@ -1,6 +1,6 @@
 """What is wrong with a configuration: every problem at once, each with its field, its line where there is one, and a hint."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import yaml
@@ -32,23 +32,23 @@ def dotted(path: Path) -> str:
 
 
 class Lines:
-    """The lines of a YAML or JSON text, by field."""
+    """The lines of a YAML or JSON document, by field; `root` None: there is no text."""
 
-    def __init__(self, text: str, source: str) -> None:
+    def __init__(self, source: str = "", root: yaml.Node | None = None) -> None:
         self._source = source
-        self._root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader) if text else None
+        self._root = root
 
     def describe(self, problem: Problem) -> str:
         """One line of an error message."""
         where = dotted(problem.path) or "the configuration"
-        line = self._line(problem.path)
+        line = self.of(problem.path)
         place = f"{self._source}:{line}: " if line else f"{self._source}: " if self._source else ""
         return f"{place}{where}: {problem.text}"
 
-    def _line(self, path: Path) -> int:
-        """Of the field, or of the innermost one around it that is in the text; 0 without a text."""
+    def of(self, path: Path) -> int:
+        """That of the field, or of the innermost one around it that is in the text; 0 without a text."""
         node = self._root
-        line = node.start_mark.line + 1 if node is not None else 0
+        line = line_of(node) if node is not None else 0
         for step in path:
             found = _child(node, step)
             if found is None:
@@ -57,23 +57,17 @@ class Lines:
         return line
 
 
+def line_of(node: yaml.Node) -> int:
+    """Where it begins, from 1."""
+    return int(node.start_mark.line) + 1
+
+
 def _child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, int] | None:
     if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
+        # What is merged in stands before the mapping's own fields, which win.
+        for key, value in reversed(node.value):
             if key.value == step:
-                return value, key.start_mark.line + 1
+                return value, line_of(key)
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
-        return node.value[step], node.value[step].start_mark.line + 1
+        return node.value[step], line_of(node.value[step])
     return None
-
-
-def get(data: object, path: Path) -> object:
-    """The value at a path of plain data, None where there is none."""
-    for step in path:
-        if isinstance(data, Mapping):
-            data = data.get(step)
-        elif isinstance(data, Sequence) and isinstance(step, int) and step < len(data):
-            data = data[step]
-        else:
-            return None
-    return data

@@ -1,57 +1,94 @@
-"""Plain data to typed structs without letting anything slip: unknown fields are all found, with the nearest known name."""
+"""Plain data to typed structs without letting anything slip: every wrong value and unknown field is found, not the first.
 
-import difflib
+null is read as Go reads it: as if the field were not there, and as the empty value in a list.
+"""
+
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
-from msgspec import inspect
+from msgspec.structs import fields
 
+from schedcache.config.duration import Duration
+from schedcache.config.hints import nearest
 from schedcache.config.problems import Path, Problem
 from schedcache.model.decode import problem_and_path
 
 T = TypeVar("T")
 
+_WRONG = object()
+"""Stands for a value that cannot be read."""
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 
 
-def convert(data: object, wanted: type[T], at: Path, problems: list[Problem]) -> T | None:
-    """The struct; None when something is wrong, which is then among the problems."""
-    found = list(unknown_fields(data, inspect.type_info(wanted), at))
+def convert(data: object, wanted: type[T], at: Path, problems: list[Problem]) -> T:
+    """The struct, without what is wrong in the data, which is then among the problems."""
+    value: T = _value(data, wanted, at, problems)
+    return value
+
+
+def _value(data: object, wanted: Any, at: Path, problems: list[Problem]) -> Any:
+    if wanted is Any:
+        return data
+    if get_origin(wanted) in (Union, UnionType):
+        [inner] = [option for option in get_args(wanted) if option is not NoneType]
+        return None if data is None else _value(data, inner, at, problems)
+    if get_origin(wanted) is list:
+        return _items(data, get_args(wanted)[0], at, problems)
+    if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
+        return _struct(data, wanted, at, problems)
+    return _leaf(data, wanted, at, problems)
+
+
+def _struct(data: object, wanted: type[msgspec.Struct], at: Path, problems: list[Problem]) -> Any:
+    if not isinstance(data, Mapping):
+        if data is not None:
+            problems.append(Problem(at, f"expected fields and values, got {_glimpse(data)}"))
+        return wanted()
+    known = {field.encode_name: field for field in fields(wanted)}
+    values = {}
+    for name, value in data.items():
+        field = known.get(name)
+        if field is None:
+            problems.append(Problem((*at, str(name)), f"unknown field{_hint(str(name), known)}"))
+        elif value is not None or field.type is Duration:
+            values[field.name] = _value(value, field.type, (*at, name), problems)
+    return wanted(**{name: value for name, value in values.items() if value is not _WRONG})
+
+
+def _items(data: object, wanted: Any, at: Path, problems: list[Problem]) -> list[Any]:
+    if not isinstance(data, list):
+        if data is not None:
+            problems.append(Problem(at, f"expected a list, got {_glimpse(data)}"))
+        return []
+    items = [_value(item, wanted, (*at, i), problems) for i, item in enumerate(data)]
+    return [item for item in items if item is not _WRONG]
+
+
+def _leaf(data: object, wanted: Any, at: Path, problems: list[Problem]) -> Any:
+    if data is None and wanted is str:
+        return ""
     try:
-        value = msgspec.convert(data, wanted)
+        return msgspec.convert(data, wanted, dec_hook=_duration)
     except msgspec.ValidationError as error:
-        problems += [*found, _as_problem(error, at)]
-        return None
-    problems += found
-    return None if found else value
+        text, where = problem_and_path(error)
+        steps = tuple(int(m[2]) if m[2] else m[1] for m in _STEP.finditer(where) if m[1] or m[2])
+        problems.append(Problem((*at, *steps), text))
+        return _WRONG
 
 
-def unknown_fields(data: object, wanted: inspect.Type, at: Path) -> Iterator[Problem]:
-    """A problem for each field that the type does not have."""
-    if isinstance(wanted, inspect.UnionType):
-        wanted = next((t for t in wanted.types if not isinstance(t, inspect.NoneType)), wanted)
-    if isinstance(wanted, inspect.StructType) and isinstance(data, Mapping):
-        fields = {field.encode_name: field.type for field in wanted.fields}
-        for name, value in data.items():
-            if name in fields:
-                yield from unknown_fields(value, fields[name], (*at, name))
-            else:
-                yield Problem((*at, name), f"unknown field{_hint(str(name), fields)}")
-    elif isinstance(wanted, inspect.ListType) and isinstance(data, list):
-        for i, item in enumerate(data):
-            yield from unknown_fields(item, wanted.item_type, (*at, i))
+def _duration(_wanted: type, data: object) -> Duration:
+    if not isinstance(data, str):
+        raise ValueError(f"expected a duration, such as 15s or 1m30s, got {_glimpse(data)}")  # noqa: TRY004  msgspec's hook
+    return Duration.parse(data)
 
 
-def _hint(name: str, fields: Mapping[str, Any]) -> str:
-    by_lower_case = {known.lower(): known for known in fields}
-    near = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=0.6)
-    known = ", ".join(sorted(fields))
-    return f"; did you mean {by_lower_case[near[0]]!r}?" if near else f"; expected one of {known}"
+def _hint(name: str, known: Mapping[str, Any]) -> str:
+    near = nearest(name, known)
+    return f"; did you mean {near!r}?" if near else f"; expected one of {', '.join(sorted(known))}"
 
 
-def _as_problem(error: msgspec.ValidationError, at: Path) -> Problem:
-    text, where = problem_and_path(error)
-    steps = tuple(int(m[2]) if m[2] else m[1] for m in _STEP.finditer(where) if m[1] or m[2])
-    return Problem((*at, *steps), text)
+def _glimpse(value: object) -> str:
+    return {dict: "fields and values", list: "a list", NoneType: "nothing"}.get(type(value)) or repr(value)

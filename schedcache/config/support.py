@@ -1,48 +1,68 @@
 """What kube-scheduler knows and this scheduler does not, and what it accepts without needing it."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Iterator
 
-from schedcache.config.problems import Problem, get
-from schedcache.config.types import KubeSchedulerConfiguration
+from schedcache.config import v1
+from schedcache.config.defaults import default_plugin_names
+from schedcache.config.hints import nearest
+from schedcache.config.problems import Problem
+from schedcache.config.types import GROUP_POINTS, POINTS, camel
+from schedcache.config.validation import REMOVED_PLUGINS
 
-_GANG_POINTS = ("placementGenerate", "placementScore", "podGroupPostFilter")
-
-
-def unsupported_fields(data: Mapping[str, Any]) -> list[Problem]:
-    """Fields of kube-scheduler's that are not read here."""
-    profiles = data.get("profiles")
-    return [
-        Problem(("profiles", i, "plugins", point), "is for scheduling groups of pods, which this scheduler does not do")
-        for i in range(len(profiles) if isinstance(profiles, list) else 0)
-        for point in _GANG_POINTS
-        if isinstance(found := get(data, ("profiles", i, "plugins")), Mapping) and point in found
-    ]
+_GROUP_PLUGINS = frozenset({"GangScheduling", "PodGroupPodsCount", "TopologyPlacementGenerator"})
+_GROUPS = "is for scheduling groups of pods, which this scheduler does not do"
 
 
-def unsupported(config: KubeSchedulerConfiguration) -> list[Problem]:
+def unsupported(given: v1.KubeSchedulerConfiguration) -> Iterator[Problem]:
     """Settings that are understood and cannot be honoured."""
-    problems = []
-    if config.extenders:
-        problems.append(Problem(("extenders",), "extenders are not supported; write the rule as a plugin instead"))
-    return problems
+    if given.extenders:
+        yield Problem(("extenders",), "extenders are not supported; write the rule as a plugin instead")
+    for i, profile in enumerate(given.profiles):
+        for point in GROUP_POINTS:
+            found = getattr(profile.plugins, point, None)
+            if found is not None and found.enabled:
+                names = ", ".join(repr(plugin.name) for plugin in found.enabled)
+                yield Problem(("profiles", i, "plugins", camel(point)), f"{_GROUPS}: {names} cannot be enabled")
 
 
-def notes(given: KubeSchedulerConfiguration) -> list[str]:
+def unknown_plugins(given: v1.KubeSchedulerConfiguration, plugins: Collection[str]) -> Iterator[Problem]:
+    """A problem for each mention of an enabled plugin that is neither one of kube-scheduler's nor one of `plugins`.
+
+    A default plugin that is not there is left out of a profile. Validation has its own words for those that were removed.
+    """
+    known = default_plugin_names().union(plugins, REMOVED_PLUGINS)
+    for i, profile in enumerate(given.profiles):
+        for point in POINTS:
+            found = getattr(profile.plugins, point, None) or v1.PluginSet()
+            for j, plugin in enumerate(found.enabled):
+                if plugin.name not in known:
+                    at = ("profiles", i, "plugins", camel(point), "enabled", j)
+                    yield Problem((*at, "name") if plugin.name else at, _unknown(plugin.name, known))
+
+
+def _unknown(name: str, known: Collection[str]) -> str:
+    if not name:
+        return "name: is missing"
+    if name in _GROUP_PLUGINS:
+        return f"kube-scheduler's plugin {name!r} {_GROUPS}"
+    near = nearest(name, known)
+    return f"there is no plugin {name!r}" + (
+        f"; did you mean {near!r}?" if near else ": no installed package provides it"
+    )
+
+
+def notes(given: v1.KubeSchedulerConfiguration) -> Iterator[str]:
     """Settings in the file that are accepted and change nothing."""
-    found = []
     if given.percentage_of_nodes_to_score is not None or any(
-        p.percentage_of_nodes_to_score is not None for p in given.profiles or ()
+        p.percentage_of_nodes_to_score is not None for p in given.profiles
     ):
-        found.append("percentageOfNodesToScore: all nodes are considered for every pod, whatever is set")
+        yield "percentageOfNodesToScore: all nodes are considered for every pod, whatever is set"
     if given.parallelism is not None:
-        found.append("parallelism: nodes are looked at all at once, not by parallel workers")
+        yield "parallelism: nodes are looked at all at once, not by parallel workers"
     if given.enable_profiling or given.enable_contention_profiling:
-        found.append("enableProfiling, enableContentionProfiling: there are no Go profiles to serve")
-    if given.client_connection is not None and (
-        given.client_connection.content_type or given.client_connection.accept_content_types
-    ):
-        found.append("clientConnection: the API is always spoken to in JSON")
+        yield "enableProfiling, enableContentionProfiling: there are no Go profiles to serve"
+    connection = given.client_connection
+    if connection is not None and (connection.content_type or connection.accept_content_types):
+        yield "clientConnection: the API is always spoken to in JSON"
     if given.delay_cache_until_active:
-        found.append("delayCacheUntilActive: the cache is filled at once, so that a standby takes over without delay")
-    return found
+        yield "delayCacheUntilActive: the cache is filled at once, so that a standby takes over without delay"

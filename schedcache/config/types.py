@@ -1,140 +1,126 @@
-"""KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1) as data; field names are upstream's in snake_case.
+"""The effective configuration: complete, immutable, and what all others work with.
 
-None means "not given"; `schedcache.config.defaults` fills everything in.
+`schedcache.config.defaults` makes it of what a file says. The defaults of the fields are kube-scheduler 1.37's
+(apis/config/v1/defaults.go).
 """
 
+import re
 from typing import Any
 
 import msgspec
 
-API_VERSION = "kubescheduler.config.k8s.io/v1"
-KIND = "KubeSchedulerConfiguration"
+from schedcache.config.duration import Duration
+from schedcache.config.v1 import API_VERSION, KIND, Extender
+from schedcache.model.pod_spec import DEFAULT_SCHEDULER_NAME
 
 
-class _Config(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
-    """Python's snake_case for the file's camelCase."""
+class _Effective(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
+    """The names that the file has."""
 
 
-class LeaderElection(_Config):
-    """Durations are Go texts (`15s`) in the file and stay texts here; `seconds` of `schedcache.config.duration` reads them."""
+class LeaderElection(_Effective, frozen=True):
+    """The lease, and how it is kept."""
 
-    leader_elect: bool | None = None
-    lease_duration: str | None = None
-    renew_deadline: str | None = None
-    retry_period: str | None = None
-    resource_lock: str | None = None
-    resource_name: str | None = None
-    resource_namespace: str | None = None
-
-
-class ClientConnection(_Config):
-    """How to reach the API server and how fast to ask; `qps` and `burst` in requests a second."""
-
-    kubeconfig: str | None = None
-    accept_content_types: str | None = None
-    content_type: str | None = None
-    qps: float | None = None
-    burst: int | None = None
+    leader_elect: bool = True
+    lease_duration: Duration = Duration.parse("15s")
+    renew_deadline: Duration = Duration.parse("10s")
+    retry_period: Duration = Duration.parse("2s")
+    resource_lock: str = "leases"
+    resource_name: str = "kube-scheduler"
+    resource_namespace: str = "kube-system"
 
 
-class Plugin(_Config):
-    """One plugin of a set; a weight of None or 0 counts as 1."""
+class ClientConnection(_Effective, frozen=True):
+    """How to reach the API server and how fast to ask; `qps` in requests a second, below zero without limit.
+
+    `kubeconfig` "": wherever credentials are usually found.
+    """
+
+    kubeconfig: str = ""
+    accept_content_types: str = ""
+    content_type: str = "application/vnd.kubernetes.protobuf"
+    qps: float = 50.0
+    burst: int = 100
+
+
+class Plugin(_Effective, frozen=True):
+    """One plugin of a set; a weight of 0 counts as 1."""
 
     name: str
-    weight: int | None = None
+    weight: int = 0
 
 
-class PluginSet(_Config):
-    """What to switch on and off at one extension point; the name `*` under disabled stands for all."""
+class PluginSet(_Effective, frozen=True):
+    """What is on and off at one extension point; the name `*` under disabled stands for all."""
 
-    enabled: list[Plugin] | None = None
-    disabled: list[Plugin] | None = None
+    enabled: tuple[Plugin, ...] = ()
+    disabled: tuple[Plugin, ...] = ()
 
 
-class Plugins(_Config):
+class Plugins(_Effective, frozen=True):
     """The plugin sets by extension point; `multi_point` is for every point that a plugin implements."""
 
-    pre_enqueue: PluginSet | None = None
-    queue_sort: PluginSet | None = None
-    pre_filter: PluginSet | None = None
-    filter: PluginSet | None = None
-    post_filter: PluginSet | None = None
-    pre_score: PluginSet | None = None
-    score: PluginSet | None = None
-    reserve: PluginSet | None = None
-    permit: PluginSet | None = None
-    pre_bind: PluginSet | None = None
-    bind: PluginSet | None = None
-    post_bind: PluginSet | None = None
-    multi_point: PluginSet | None = None
+    pre_enqueue: PluginSet = PluginSet()
+    queue_sort: PluginSet = PluginSet()
+    pre_filter: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+    post_filter: PluginSet = PluginSet()
+    pre_score: PluginSet = PluginSet()
+    score: PluginSet = PluginSet()
+    reserve: PluginSet = PluginSet()
+    permit: PluginSet = PluginSet()
+    pre_bind: PluginSet = PluginSet()
+    bind: PluginSet = PluginSet()
+    post_bind: PluginSet = PluginSet()
+    multi_point: PluginSet = PluginSet()
+    placement_generate: PluginSet = PluginSet()
+    placement_score: PluginSet = PluginSet()
+    pod_group_post_filter: PluginSet = PluginSet()
 
 
-class PluginConfig(_Config):
+class PluginConfig(_Effective, frozen=True):
     """Arguments of one plugin: of a type in `schedcache.config.plugin_args`, or as read for a plugin from elsewhere."""
 
     name: str
-    args: Any = None
+    args: Any
 
 
-class KubeSchedulerProfile(_Config):
-    """What one scheduler name stands for."""
+class KubeSchedulerProfile(_Effective, frozen=True):
+    """What one scheduler name stands for.
 
-    scheduler_name: str | None = None
+    `percentage_of_nodes_to_score` None: that of the whole configuration. `plugin_config`: by name, for enabled plugins only.
+    """
+
+    scheduler_name: str = DEFAULT_SCHEDULER_NAME
     percentage_of_nodes_to_score: int | None = None
-    plugins: Plugins | None = None
-    plugin_config: list[PluginConfig] | None = None
+    plugins: Plugins = Plugins()
+    plugin_config: tuple[PluginConfig, ...] = ()
 
 
-class ExtenderTLSConfig(_Config):
-    """Key material as file names or base64 texts."""
-
-    insecure: bool = False
-    server_name: str = ""
-    cert_file: str = ""
-    key_file: str = ""
-    ca_file: str = ""
-    cert_data: str = ""
-    key_data: str = ""
-    ca_data: str = ""
-
-
-class ExtenderManagedResource(_Config):
-    """An extended resource that the extender looks after."""
-
-    name: str
-    ignored_by_scheduler: bool = False
-
-
-class Extender(_Config):
-    """A webhook that takes part in filtering, scoring, preemption or binding."""
-
-    url_prefix: str = ""
-    filter_verb: str = ""
-    preempt_verb: str = ""
-    prioritize_verb: str = ""
-    bind_verb: str = ""
-    weight: int = 0
-    enable_https: bool = msgspec.field(name="enableHTTPS", default=False)
-    tls_config: ExtenderTLSConfig | None = None
-    http_timeout: str | None = msgspec.field(name="httpTimeout", default=None)
-    node_cache_capable: bool = False
-    managed_resources: list[ExtenderManagedResource] | None = None
-    ignorable: bool = False
-
-
-class KubeSchedulerConfiguration(_Config):
-    """The whole file."""
+class KubeSchedulerConfiguration(_Effective, frozen=True):
+    """The whole; backoffs are in seconds, percentages 0 to 100."""
 
     api_version: str = API_VERSION
     kind: str = KIND
-    parallelism: int | None = None
-    leader_election: LeaderElection | None = None
-    client_connection: ClientConnection | None = None
-    enable_profiling: bool | None = None
-    enable_contention_profiling: bool | None = None
-    percentage_of_nodes_to_score: int | None = None
-    pod_initial_backoff_seconds: int | None = None
-    pod_max_backoff_seconds: int | None = None
-    profiles: list[KubeSchedulerProfile] | None = None
-    extenders: list[Extender] | None = None
-    delay_cache_until_active: bool | None = None
+    parallelism: int = 16
+    leader_election: LeaderElection = LeaderElection()
+    client_connection: ClientConnection = ClientConnection()
+    enable_profiling: bool = True
+    enable_contention_profiling: bool = True
+    percentage_of_nodes_to_score: int = 0
+    pod_initial_backoff_seconds: int = 1
+    pod_max_backoff_seconds: int = 10
+    profiles: tuple[KubeSchedulerProfile, ...] = ()
+    extenders: tuple[Extender, ...] = ()
+    delay_cache_until_active: bool = False
+
+
+def camel(name: str) -> str:
+    """`pre_filter` as the file writes it: `preFilter`."""
+    return re.sub(r"_(\w)", lambda match: match[1].upper(), name)
+
+
+GROUP_POINTS = ("placement_generate", "placement_score", "pod_group_post_filter")
+"""Extension points for scheduling groups of pods, which this scheduler does not do: nothing is ever enabled there."""
+POINTS = tuple(field for field in Plugins.__struct_fields__ if field not in GROUP_POINTS)
+"""The others, `multi_point` among them."""

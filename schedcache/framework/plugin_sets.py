@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from schedcache.config.defaults import ALL_PLUGINS, POINTS
-from schedcache.config.types import Plugin, Plugins
+from schedcache.config.defaults import ALL_PLUGINS
+from schedcache.config.types import POINTS, Plugins, camel
 
-MAX_TOTAL_SCORE = 2**63 - 1
 _METHODS = {"queue_sort": "sort_key"}
 
 
@@ -42,16 +41,15 @@ def expand(plugins: Plugins, instances: Mapping[str, Any]) -> dict[str, list[Any
 
 def _names_at(point: str, plugins: Plugins, instances: Mapping[str, Any]) -> list[str]:
     here = getattr(plugins, point)
-    explicit = _unique((p.name for p in here.enabled or ()), point)
+    explicit = _unique((p.name for p in here.enabled), point)
     for name in explicit:
         if not takes_part(instances[name], point):
-            raise PluginSetError(f"plugin {name!r} does not take part in {point}")
-    disabled = {p.name for p in here.disabled or ()}
+            raise PluginSetError(f"plugin {name!r} does not take part in {camel(point)}")
+    disabled = {p.name for p in here.disabled}
     if ALL_PLUGINS in disabled:
         return explicit
-    multi_point = plugins.multi_point.enabled if plugins.multi_point is not None else None
     from_multi_point = [
-        p.name for p in multi_point or () if takes_part(instances[p.name], point) and p.name not in disabled
+        p.name for p in plugins.multi_point.enabled if takes_part(instances[p.name], point) and p.name not in disabled
     ]
     overriding = [name for name in explicit if name in from_multi_point]
     rest = _unique((name for name in from_multi_point if name not in explicit), point)
@@ -62,22 +60,14 @@ def _unique(names: Iterable[str], point: str) -> list[str]:
     seen: list[str] = []
     for name in names:
         if name in seen:
-            raise PluginSetError(f"plugin {name!r} is enabled twice at {point}")
+            raise PluginSetError(f"plugin {name!r} is enabled twice at {camel(point)}")
         seen.append(name)
     return seen
 
 
 def score_weights(plugins: Plugins, score_plugins: Iterable[Any]) -> dict[str, int]:
-    """Plugin name -> weight; the weight at score counts before that at multiPoint. Raises PluginSetError."""
+    """Plugin name -> weight; the weight at score counts before that at multiPoint. With 32 bits each no total overflows."""
     weights: dict[str, int] = {}
-    given: list[Plugin] = [*(_enabled(plugins, "score")), *(_enabled(plugins, "multi_point"))]
-    for plugin in given:
+    for plugin in (*plugins.score.enabled, *plugins.multi_point.enabled):
         weights.setdefault(plugin.name, plugin.weight or 1)
-    result = {plugin.name: weights[plugin.name] for plugin in score_plugins}
-    if sum(result.values()) * 100 > MAX_TOTAL_SCORE:
-        raise PluginSetError("the weights of the score plugins are so large that totals could overflow")
-    return result
-
-
-def _enabled(plugins: Plugins, point: str) -> list[Plugin]:
-    return getattr(plugins, point).enabled or []
+    return {plugin.name: weights[plugin.name] for plugin in score_plugins}

@@ -1,17 +1,16 @@
 """Names of plugins and how to make them."""
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
-from importlib.metadata import EntryPoint, entry_points
+from functools import partial
+from importlib.metadata import EntryPoint
 from typing import Any
 
+from schedcache.config.installed import installed_plugins
 from schedcache.framework.handle import Handle
 from schedcache.framework.interface import Plugin
 
 PluginFactory = Callable[[Any, Handle], Plugin]
 """Called as `factory(args, handle)`: a plugin class, or a function that makes a plugin."""
-
-ENTRY_POINT_GROUP = "schedcache.plugins"
 
 
 class RegistryError(ValueError):
@@ -45,7 +44,7 @@ class Registry(Mapping[str, PluginFactory]):
         The entry point's name is the plugin's name in the configuration. A package is loaded when a profile uses its plugin:
         a broken one that nobody uses harms nobody. Raises RegistryError for a name that is taken.
         """
-        for entry_point in _installed():
+        for entry_point in installed_plugins():
             self.register(entry_point.name, partial(_load_and_make, entry_point))
 
 
@@ -55,9 +54,3 @@ def _load_and_make(entry_point: EntryPoint, args: Any, handle: Handle) -> Plugin
     except Exception as error:
         raise RegistryError(f"plugin {entry_point.name!r} ({entry_point.value}) cannot be loaded: {error}") from error
     return factory(args, handle)
-
-
-@cache
-def _installed() -> tuple[EntryPoint, ...]:
-    """Looked up once: it reads the metadata of every installed package."""
-    return tuple(entry_points(group=ENTRY_POINT_GROUP))

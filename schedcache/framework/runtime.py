@@ -3,7 +3,6 @@
 All nodes are considered for every pod, a column at a time; percentageOfNodesToScore has nothing to do here.
 """
 
-import difflib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from schedcache.config.defaults import POINTS, default_plugin_names
-from schedcache.config.types import KubeSchedulerProfile, Plugins, PluginSet
+from schedcache.config.defaults import default_plugin_names
+from schedcache.config.hints import nearest
+from schedcache.config.types import POINTS, KubeSchedulerProfile, Plugins, PluginSet
 from schedcache.framework.diagnosis import NodeStatuses, PluginError
 from schedcache.framework.evaluation import Evaluation
 from schedcache.framework.filtering import Crowded, Feasibility, FilterChain
@@ -55,10 +55,7 @@ class ScheduleResult(NamedTuple):
 
 
 class Framework(Lifecycle):
-    """The plugins of one profile. Raises PluginSetError for a profile that does not make sense.
-
-    `profile` has its defaults filled in (`schedcache.config.profile_with_defaults`).
-    """
+    """The plugins of one profile. Raises PluginSetError for a profile that does not make sense."""
 
     def __init__(
         self,
@@ -67,11 +64,10 @@ class Framework(Lifecycle):
         handle: Handle,
     ) -> None:
         self.profile = profile
-        self.scheduler_name = profile.scheduler_name or ""
+        self.scheduler_name = profile.scheduler_name
         self.handle = replace(handle, scheduler_name=self.scheduler_name)
-        sets = profile.plugins or Plugins()
         # Default plugins that the registry does not have, as it may be that of an embedder, are left out.
-        sets = _without(sets, default_plugin_names() - registry.keys())
+        sets = _without(profile.plugins, default_plugin_names() - registry.keys())
         self.plugins = self._make(sets, profile, registry)
         points, weights = self._expanded(sets)
         super().__init__(points, handle.waiting_pods)
@@ -86,12 +82,12 @@ class Framework(Lifecycle):
         self._pre_filter_evaluations = dict.fromkeys((plugin.name for plugin in points["pre_filter"]), 0)
 
     def _make(self, sets: Plugins, profile: KubeSchedulerProfile, registry: Registry) -> dict[str, Any]:
-        args = {config.name: config.args for config in profile.plugin_config or ()}
+        args = {config.name: config.args for config in profile.plugin_config}
         plugins: dict[str, Any] = {}
         for name in enabled_names(sets):
             if name not in registry:
-                near = difflib.get_close_matches(name, registry, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
+                near = nearest(name, registry)
+                hint = f"; did you mean {near!r}?" if near else ""
                 raise PluginSetError(f"profile {self.scheduler_name!r}: there is no plugin {name!r}{hint}")
             try:
                 plugins[name] = registry[name](args.get(name), self.handle)
@@ -337,7 +333,7 @@ class Framework(Lifecycle):
 
 def _without(sets: Plugins, names: frozenset[str]) -> Plugins:
     def kept(found: PluginSet) -> PluginSet:
-        return replace(found, enabled=[p for p in found.enabled or () if p.name not in names])
+        return replace(found, enabled=tuple(p for p in found.enabled if p.name not in names))
 
     return Plugins(**{point: kept(getattr(sets, point)) for point in POINTS})
 

@@ -33,7 +33,7 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
     nominator = Nominator(pod_lister)
     handle = Handle(cluster_objects=objects, nominator=nominator, binder=binder)
     frameworks: dict[str, Framework] = {
-        profile.scheduler_name or "": MeasuredFramework(
+        profile.scheduler_name: MeasuredFramework(
             profile, registry, handle, metrics=metrics or NoMetrics(), clock=clock
         )
         for profile in profiles

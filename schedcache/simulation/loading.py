@@ -55,7 +55,7 @@ def _documents(text: str, source: str) -> Sequence[Any]:
             # Flow-style YAML: YAML reads it or says where it fails.
             pass
     try:
-        return [document for document in documents(text) if document is not None]
+        return [document.value for document in documents(text) if document.value is not None]
     except PlainYAMLError as error:
         raise InputError(f"{source}: neither YAML nor JSON: {error}") from None
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from schedcache.cache import Snapshot
-from schedcache.config.types import KubeSchedulerConfiguration
+from schedcache.config import KubeSchedulerConfiguration
 from schedcache.framework import FitError, Framework, Handle, PluginError
 from schedcache.framework.explanation import explain_rejection
 from schedcache.model import Pod
@@ -82,7 +82,7 @@ class OfflineScheduler:
 
     def _framework_for(self, pod: Pod) -> tuple[Framework, list[str]]:
         profile, warnings = profile_for(pod.scheduler_name, self._config)
-        name = profile.scheduler_name or ""
+        name = profile.scheduler_name
         if name not in self._frameworks:
             handle = Handle(cluster_objects=self._cluster.objects, nominator=self._cluster)
             self._frameworks[name] = Framework(profile, installed_registry(), handle)

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from schedcache.config import KubeSchedulerProfile, config_from_dict
-from schedcache.config.types import KubeSchedulerConfiguration
+from schedcache.config import KubeSchedulerConfiguration, KubeSchedulerProfile, config_from_dict, installed_names
 
 
 class ProfileError(ValueError):
@@ -13,7 +12,7 @@ class ProfileError(ValueError):
 
 def effective_config(config: Mapping[str, Any] | None) -> KubeSchedulerConfiguration:
     """None is kube-scheduler's default configuration. Raises ConfigError."""
-    return config_from_dict(config).config
+    return config_from_dict(config, installed_names()).config
 
 
 def profile_for(scheduler_name: str, config: KubeSchedulerConfiguration) -> tuple[KubeSchedulerProfile, list[str]]:
@@ -21,7 +20,7 @@ def profile_for(scheduler_name: str, config: KubeSchedulerConfiguration) -> tupl
 
     Raises ProfileError when there are several and none has the name.
     """
-    profiles = config.profiles or []
+    profiles = config.profiles
     for profile in profiles:
         if profile.scheduler_name == scheduler_name:
             return profile, []

@@ -29,5 +29,5 @@ def simulate(
         ProfileError: several profiles, none of them the pod's.
     """
     effective = effective_config(config)
-    cluster = OfflineCluster(objects, {profile.scheduler_name or "" for profile in effective.profiles or ()})
+    cluster = OfflineCluster(objects, {profile.scheduler_name for profile in effective.profiles})
     return OfflineScheduler(cluster, effective).ask(read_pod(pod))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from schedcache.cache import Snapshot
-from schedcache.config.types import KubeSchedulerConfiguration
+from schedcache.config import KubeSchedulerConfiguration
 from schedcache.model import MalformedObjectError, Pod
 from schedcache.simulation.admission import Admission
 from schedcache.simulation.api_defaults import with_api_defaults
@@ -34,7 +34,7 @@ class WhatIf:
         self._given: dict[tuple[str, str, str], SourcedObject] = {}
         self._objections: dict[str, list[str]] = {}
         """By the pod's full name, with its file."""
-        self.cluster = OfflineCluster(scheduler_names={p.scheduler_name or "" for p in config.profiles or ()})
+        self.cluster = OfflineCluster(scheduler_names={p.scheduler_name for p in config.profiles})
         for found in objects:
             with reading(found.source):
                 self._admission.note(found.obj)

@@ -43,7 +43,7 @@ def test_what_does_nothing_here_is_noted(check):
     [
         (
             "plugins: {score: {enabled: [{name: NodeResourceFit}]}}",
-            "FILE: profile 'x': there is no plugin 'NodeResourceFit'; did you mean 'NodeResourcesFit'?",
+            "FILE:3: profiles[0].plugins.score.enabled[0].name: there is no plugin 'NodeResourceFit'; did you mean 'NodeResourcesFit'?",
         ),
         (
             "plugins: {filter: {enabled: [{name: ImageLocality}]}}",
@@ -51,13 +51,13 @@ def test_what_does_nothing_here_is_noted(check):
         ),
         (
             "plugins: {multiPoint: {enabled: [{name: NodeName}, {name: NodeName}]}}",
-            "profile 'x': plugin 'NodeName' is enabled twice at",
+            "profile 'x': plugin 'NodeName' is enabled twice at preFilter",
         ),
         ("plugins: {queueSort: {disabled: [{name: '*'}]}}", "profile 'x' needs one queue sort plugin, it has 0"),
         ("plugins: {bind: {disabled: [{name: '*'}]}}", "profile 'x' needs at least one bind plugin"),
         (
             "plugins: {score: {enabled: [{name: ImageLocality, weight: 9223372036854775807}]}}",
-            "profile 'x': the weights of the score plugins are so large",
+            "FILE:3: profiles[0].plugins.score.enabled[0].weight: expected `int` <= 2147483647",
         ),
     ],
 )

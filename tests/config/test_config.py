@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from schedcache.config import ConfigError, config_from_dict, load_config
+from schedcache.config import ConfigError, config_from_dict, load_config, to_yaml
 from schedcache.config.duration import go_duration, seconds
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -34,7 +34,8 @@ def test_an_empty_file_is_kube_schedulers_default():
         "kube-scheduler",
         "kube-system",
     )
-    assert (election.lease_duration, election.renew_deadline, election.retry_period) == ("15s", "10s", "2s")
+    durations = (election.lease_duration, election.renew_deadline, election.retry_period)
+    assert [str(duration) for duration in durations] == ["15s", "10s", "2s"]
     [profile] = config.profiles
     assert profile.scheduler_name == "default-scheduler"
     assert [p.name for p in profile.plugins.multi_point.enabled][:3] == ["SchedulingGates", "PrioritySort", "NodeName"]
@@ -47,14 +48,23 @@ def test_an_empty_file_is_kube_schedulers_default():
 
 
 def test_the_effective_configuration_is_a_configuration():
-    loaded = load_config(HEADER + "profiles:\n- schedulerName: a\n- schedulerName: b\n")
-    again = load_config(loaded.to_yaml())
-    assert again.to_yaml() == loaded.to_yaml()
-    profiles = yaml.safe_load(loaded.to_yaml())["profiles"]
+    config = load_config(HEADER + "profiles:\n- schedulerName: a\n- schedulerName: b\n").config
+    assert load_config(to_yaml(config)).config == config
+    profiles = yaml.safe_load(to_yaml(config))["profiles"]
     assert [p["schedulerName"] for p in profiles] == ["a", "b"]
     args = {plugin["name"]: plugin["args"] for plugin in profiles[0]["pluginConfig"]}
-    assert args["NodeAffinity"] == {}
-    assert args["InterPodAffinity"] == {"hardPodAffinityWeight": 1, "ignorePreferredTermsOfExistingPods": False}
+    assert args["NodeAffinity"] == {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "NodeAffinityArgs"}
+
+
+def test_the_effective_configuration_cannot_be_changed():
+    config = config_from_dict(None).config
+    for part, field in (
+        (config, "parallelism"),
+        (config.profiles[0], "plugins"),
+        (config.leader_election, "leader_elect"),
+    ):
+        with pytest.raises(AttributeError, match="immutable type"):
+            setattr(part, field, None)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +76,7 @@ def test_the_effective_configuration_is_a_configuration():
         ("1: 2", "f.yaml:3: 1: unknown field"),
         ("? [a]\n: b", "line 3: found unhashable key"),
         ("profiles: [", "f.yaml: no valid YAML: line 4: "),
-        ("---\nkind: X", "f.yaml: expected one document, got 2"),
+        ("---\nkind: X", "f.yaml:4: expected one document, got 2; the second begins here"),
         ("profiles: " + "[" * 2000, "exceeded maximum nesting depth"),
     ],
 )
@@ -99,6 +109,19 @@ def test_unknown_fields_are_all_named_with_line_and_hint():
     ]
 
 
+def test_every_wrong_value_is_told_at_once_in_the_order_of_the_lines():
+    text = "parallelism: four\nprofiles:\n- plugins:\n    score: {enabled: [{name: A, weight: 1.5}]}\n  schedulerNaem: x\nextenders: {}\n"
+    with pytest.raises(ConfigError) as caught:
+        load_config(HEADER + text, "f.yaml", plugins=())
+    assert [problem.split(": ", 2)[:2] for problem in caught.value.problems] == [
+        ["f.yaml:3", "parallelism"],
+        ["f.yaml:6", "profiles[0].plugins.score.enabled[0].weight"],
+        ["f.yaml:6", "profiles[0].plugins.score.enabled[0].name"],
+        ["f.yaml:7", "profiles[0].schedulerNaem"],
+        ["f.yaml:8", "extenders"],
+    ]
+
+
 def test_types_are_named_with_line():
     [problem] = problems("podMaxBackoffSeconds: soon\n")
     assert problem.startswith("f.yaml:3: podMaxBackoffSeconds: expected `int")
@@ -111,8 +134,12 @@ def test_unknown_fields_of_arguments_are_found_deep_inside():
 
 
 def test_arguments_of_plugins_from_elsewhere_are_left_alone():
-    config = config_from_dict({"profiles": [{"pluginConfig": [{"name": "Mine", "args": {"anything": [1]}}]}]}).config
-    assert {c.name: c.args for c in config.profiles[0].plugin_config}["Mine"] == {"anything": [1]}
+    profile = {
+        "plugins": {"filter": {"enabled": [{"name": "Mine"}]}},
+        "pluginConfig": [{"name": "Mine", "args": {"anything": [1, None]}}],
+    }
+    [found] = config_from_dict({"profiles": [profile]}).config.profiles
+    assert {c.name: c.args for c in found.plugin_config}["Mine"] == {"anything": [1, None]}
 
 
 @pytest.mark.parametrize(
@@ -125,20 +152,20 @@ def test_arguments_of_plugins_from_elsewhere_are_left_alone():
         ("clientConnection: {burst: -1}", "f.yaml:3: clientConnection.burst: -1 is negative"),
         (
             "leaderElection: {leaseDuration: 5s}",
-            "f.yaml:3: leaderElection.leaseDuration: must be greater than renewDeadline",
+            "f.yaml:3: leaderElection.leaseDuration: 5s is not greater than renewDeadline, 10s",
         ),
         (
             "leaderElection: {renewDeadline: 1s}",
-            "f.yaml:3: leaderElection.renewDeadline: must be greater than retryPeriod",
+            "f.yaml:3: leaderElection.renewDeadline: 1s is not greater than 1.2 times retryPeriod, 2s",
         ),
-        ("leaderElection:\n  retryPeriod: 0s", "f.yaml:4: leaderElection.retryPeriod: must be greater than zero"),
+        ("leaderElection:\n  retryPeriod: -1s", "f.yaml:4: leaderElection.retryPeriod: must be greater than zero"),
         (
             "leaderElection: {resourceLock: endpoints}",
             "f.yaml:3: leaderElection.resourceLock: 'endpoints' is not \"leases\", the only kind",
         ),
         (
             "extenders: [{urlPrefix: 'http://x', prioritizeVerb: p}]",
-            "f.yaml:3: extenders[0].weight: must be greater than 0 for an extender that prioritizes",
+            "f.yaml:3: extenders[0].weight: 0 is not greater than 0, which an extender that prioritizes needs",
         ),
     ],
 )
@@ -169,7 +196,18 @@ def test_what_does_not_apply_without_leader_election_is_not_checked():
             "profiles[0].plugins.queueSort.enabled: only one queue sort plugin can be enabled",
         ),
         ("plugins: {score: {enabled: [{name: X, weight: -1}]}}", "enabled[0].weight: -1 is negative"),
-        ("plugins: {placementScore: {}}", "placementScore: is for scheduling groups of pods, which this scheduler"),
+        (
+            "plugins: {placementScore: {enabled: [{name: X}, {name: Y}]}}",
+            "placementScore: is for scheduling groups of pods",
+        ),
+        (
+            "plugins: {podGroupPostFilter: {enabled: [{name: DefaultPreemption}]}}",
+            "'DefaultPreemption' cannot be enabled",
+        ),
+        (
+            "plugins: {score: {enabled: [{name: X, weight: 2147483648}]}}",
+            "enabled[0].weight: expected `int` <= 2147483647",
+        ),
     ],
 )
 def test_a_bad_profile_is_refused(text, expected):
@@ -194,7 +232,7 @@ def test_profiles_must_sort_the_queue_alike():
             {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 0},
             "minCandidateNodesPercentage: cannot be zero at the same time",
         ),
-        ("DynamicResources", {"bindingTimeout": "500ms"}, "bindingTimeout: must be at least 1s"),
+        ("DynamicResources", {"bindingTimeout": "500ms"}, "bindingTimeout: 500ms is less than 1s"),
         ("InterPodAffinity", {"hardPodAffinityWeight": 101}, "hardPodAffinityWeight: 101 is not in the range 0 to 100"),
         ("NodeResourcesFit", {"ignoredResources": ["a/b/c"]}, "ignoredResources[0]: 'a/b/c' is not a resource name"),
         ("NodeResourcesFit", {"ignoredResourceGroups": ["a/b"]}, "ignoredResourceGroups[0]: 'a/b' is not the part"),
@@ -255,7 +293,7 @@ def test_profiles_must_sort_the_queue_alike():
                     }
                 }
             },
-            "requiredDuringSchedulingIgnoredDuringExecution[0]: 'Near' on 'a' is not a selector operator",
+            "nodeSelectorTerms[0].matchExpressions[0]: 'Near' on 'a' is not a selector operator",
         ),
     ],
 )
@@ -293,7 +331,7 @@ def test_settings_that_change_nothing_are_told():
             "kind: KubeSchedulerConfiguration",
             "f.yaml:1: apiVersion: is missing; expected 'kubescheduler.config.k8s.io/v1'",
         ),
-        ("", "f.yaml: the configuration: expected a KubeSchedulerConfiguration, got NoneType"),
+        ("", "f.yaml: the configuration: expected a KubeSchedulerConfiguration, got nothing"),
     ],
 )
 def test_what_is_no_configuration_at_all_is_refused(text, expected):

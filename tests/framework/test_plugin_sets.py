@@ -101,7 +101,6 @@ def test_the_weight_at_score_counts_before_the_one_at_multi_point():
         ({"multiPoint": {"enabled": [{"name": "NodePorts"}] * 2}}, "'NodePorts' is enabled twice"),
         ({"bind": {"disabled": [{"name": "*"}]}}, "needs at least one bind plugin"),
         ({"queueSort": {"disabled": [{"name": "*"}]}}, "needs one queue sort plugin, it has 0"),
-        ({"score": {"enabled": [{"name": "ImageLocality", "weight": 2**62}]}}, "totals could overflow"),
     ],
 )
 def test_a_senseless_profile_is_refused(plugins, text):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from schedcache.cache import ClusterObjects, SchedulerCache, Snapshot
-from schedcache.config import KubeSchedulerProfile, config_from_dict, profile_with_defaults
+from schedcache.config import config_from_dict
 from schedcache.framework import CycleState, Framework, Handle, PluginError, RowView
 from schedcache.framework.kept import most_specs
 from schedcache.plugins.default_plugins import default_registry
@@ -113,7 +113,7 @@ def test_kept_results_follow_every_change_of_the_cluster(seed):
     rng = random.Random(seed)
     cache, snapshot = SchedulerCache(), Snapshot()
     handle = Handle(cluster_objects=ClusterObjects(), nominator=Nominator())
-    framework = Framework(profile_with_defaults(KubeSchedulerProfile(scheduler_name="x")), default_registry(), handle)
+    framework = Framework(config_from_dict(None).config.profiles[0], default_registry(), handle)
     specs = [
         {"cpu": "500m"},
         {"cpu": "2", "tolerations": [{"key": "a", "operator": "Exists"}]},
@@ -167,7 +167,7 @@ def attempt(framework, pod, snapshot, *, kept=True):
 
 def test_no_more_specs_are_kept_than_fit_and_old_ones_lend_their_arrays():
     framework = Framework(
-        profile_with_defaults(KubeSchedulerProfile(scheduler_name="x")),
+        config_from_dict(None).config.profiles[0],
         default_registry(),
         Handle(cluster_objects=ClusterObjects(), nominator=Nominator()),
     )

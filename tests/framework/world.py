@@ -6,7 +6,7 @@ from functools import partial
 from schedcache import testing
 from schedcache.cache import ClusterObjects, Snapshot
 from schedcache.config import profile_with_defaults
-from schedcache.config.types import KubeSchedulerProfile, Plugin, Plugins, PluginSet
+from schedcache.config.v1 import KubeSchedulerProfile, Plugin, Plugins, PluginSet
 from schedcache.framework import Framework, Handle, Registry
 from schedcache.plugins.default_binder import DefaultBinder
 from schedcache.plugins.priority_sort import PrioritySort
@@ -46,7 +46,7 @@ def make_framework(*plugins, weights=None, nominations=None, objects=None, binde
     classes = [*plugins, *sort_and_bind]
     enabled = [Plugin(name=p.name, weight=(weights or {}).get(p.name)) for p in classes]
     sets = Plugins(multi_point=PluginSet(enabled=enabled, disabled=[Plugin(name="*")]))
-    profile = profile_with_defaults(KubeSchedulerProfile(scheduler_name="test", plugins=sets, plugin_config=args))
+    profile = profile_with_defaults(KubeSchedulerProfile(scheduler_name="test", plugins=sets, plugin_config=args or []))
     handle = Handle(cluster_objects=objects or ClusterObjects(), nominator=nominations or Nominator(), binder=binder)
     return Framework(profile, Registry({p.name: p for p in classes}), handle)
 

@@ -70,7 +70,7 @@ class EntryPoint:
 
 
 def test_a_broken_package_harms_only_those_who_use_it(monkeypatch):
-    monkeypatch.setattr(registry_module, "_installed", lambda: (EntryPoint,))
+    monkeypatch.setattr(registry_module, "installed_plugins", lambda: (EntryPoint,))
     registry = installed_registry()
     assert "NodeName" in registry
     with pytest.raises(RegistryError, match=r"plugin 'Broken' \(broken_package:Plugin\) cannot be loaded: No module"):
@@ -78,6 +78,6 @@ def test_a_broken_package_harms_only_those_who_use_it(monkeypatch):
 
 
 def test_two_plugins_cannot_have_one_name(monkeypatch):
-    monkeypatch.setattr(registry_module, "_installed", lambda: (EntryPoint, EntryPoint))
+    monkeypatch.setattr(registry_module, "installed_plugins", lambda: (EntryPoint, EntryPoint))
     with pytest.raises(RegistryError, match="a plugin named 'Broken' is registered already"):
         Registry().register_installed()

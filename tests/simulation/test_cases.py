@@ -169,7 +169,7 @@ def test_an_image_counts_by_its_size_its_spread_and_the_number_of_containers(ent
 
 
 def test_the_second_scheduler_of_jupyterhub_loads_with_its_weights():
-    profile = (config_of(EXPECTED["M33"]).profiles or [])[0]
+    profile = config_of(EXPECTED["M33"]).profiles[0]
     assert {p.name: p.weight for p in profile.plugins.score.enabled} == {
         "NodeAffinity": 14631,
         "InterPodAffinity": 1331,
