@@ -82,7 +82,7 @@ class World:
         self.objects = ClusterObjects(validate=True, on_corruption=contradicted)
         metrics = metrics or NoMetrics()
         frameworks, self.queue = make_profiles(
-            [] if observe else configuration.profiles or [],
+            [] if observe else configuration.profiles,
             Registry({**default_registry(), **{plugin.name: plugin for plugin in known}}),
             objects=self.objects,
             binder=self.api,
