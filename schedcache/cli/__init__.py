@@ -1,4 +1,4 @@
-"""The command `schedcache`: the one place where everything is wired together."""
+"""The command `schedcache`."""
 
 from schedcache.cli.entry import main
 

@@ -29,11 +29,6 @@ def test_command_and_module_are_the_same(usage):
     assert output(sys.executable, "-m", "schedcache", "run", "--help") == usage
 
 
-def test_the_readme_lists_the_flags_of_run(usage):
-    section = (ROOT / "README.md").read_text().split("### Flags of `schedcache run`")[1].split("###")[0]
-    assert flags(section) == flags(usage) - {"--help"}
-
-
 @pytest.mark.parametrize("folder", ["scheduler", "observe"])
 def test_the_manifests_use_flags_that_exist(folder, usage):
     deployment = yaml.safe_load((ROOT / "deploy" / folder / "deployment.yaml").read_text())

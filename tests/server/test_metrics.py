@@ -1,14 +1,10 @@
 """Metrics under kube-scheduler's names."""
 
-import pathlib
-import re
-
 import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from schedcache.app.source_metrics import SourceCollector
 from schedcache.framework import SKIP, Code, Status, Verdicts, unschedulable
 from schedcache.kube.watch.stats import KindStats, SourceStats
 from schedcache.ports import Outage
@@ -299,20 +295,6 @@ async def test_states_are_read_when_scraped():
     assert found["scheduler_unschedulable_pods", (("plugin", "Fit"), ("profile", "schedcache"))] == 1
     assert found["scheduler_oldest_pending_pod_age_seconds", ()] == 40
     assert found["scheduler_goroutines", (("operation", "binding"),)] == 0
-
-
-def test_the_metrics_that_the_documentation_lists_are_there():
-    """Ours and kube-scheduler's; those of the watch path are listed with their prefix left out, so they are looked up by it."""
-    registry = CollectorRegistry()
-    PrometheusMetrics(registry)
-    world = World()
-    registry.register(StateCollector(world.scheduler))
-    registry.register(SourceCollector(Source()))
-    exported = {family.name for family in registry.collect() if not family.name.startswith("process_")}
-    text = (pathlib.Path(__file__).parents[2] / "docs" / "operations.md").read_text()
-    listed = set(re.findall(r"`(scheduler_[a-z_]+)", text))
-    listed |= {f"scheduler_informer{name}" for name in re.findall(r"`(_[a-z_]+_total)`", text)}
-    assert {name.removesuffix("_total") for name in listed} == exported
 
 
 class Source:

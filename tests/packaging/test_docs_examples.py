@@ -1,0 +1,161 @@
+"""Examples of the pages: what a test can run is run, the rest is at least what the program would understand.
+
+docs/embedding.md has a test of its own, which runs all of it.
+"""
+
+import itertools
+import re
+import shlex
+import tomllib
+
+import numpy as np
+import pytest
+import yaml
+
+import schedcache
+import schedcache.framework
+from schedcache.cli.commands import make_parser
+from schedcache.config import load_config
+from schedcache.framework.registry import ENTRY_POINT_GROUP
+from schedcache.plugins.default_plugins import default_registry
+from schedcache.simulation import offline, simulate
+from tests.packaging import pages
+
+ROOT = pages.ROOT
+BLOCKS = [block for page in pages.names() for block in pages.blocks(page)]
+MAKE_VARIABLES = {*re.findall(r"\$\{(\w+):?-", (ROOT / "hack/image").read_text()), "ARGS"}
+
+
+def blocks_of(language, *only):
+    found = [block for block in BLOCKS if block.language == language and (not only or block.page in only)]
+    return [pytest.param(block, id=f"{block.page}:{block.line}") for block in found]
+
+
+def test_every_block_says_what_it_is():
+    assert {block.language for block in BLOCKS} <= {"python", "sh", "text", "toml", "yaml"}
+    # An indented block says nothing, and nobody runs it.
+    for page in pages.written():
+        assert re.search(r"\n\n    \S", pages.without_fences(page)) is None, page
+
+
+def _make(arguments):
+    targets = {word for word in arguments if "=" not in word}
+    assert targets <= set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert {word.split("=")[0] for word in arguments} - targets <= MAKE_VARIABLES
+
+
+def _schedcache(arguments):
+    make_parser().parse_args(arguments)
+
+
+def _kubectl(arguments):
+    if "apply" in arguments:
+        assert (ROOT / arguments[arguments.index("-f") + 1]).exists()
+    deployed = "\n".join(path.read_text() for path in ROOT.glob("deploy/*/deployment.yaml"))
+    for name in re.findall(r"deployment/([\w-]+)", " ".join(arguments)):
+        assert f"name: {name}\n" in deployed
+    for overrides in re.findall(r"--overrides=(.*)", "\n".join(arguments)):
+        assert yaml.safe_load(overrides)["spec"] == {"schedulerName": "schedcache"}
+
+
+def _curl(arguments):
+    (path,) = re.findall(r"(?:localhost|127\.0\.0\.1):(?:10251|PORT)(/[^?]+)", " ".join(arguments))
+    assert path in ("/dump", "/metrics")
+
+
+CHECKS = {"make": _make, "schedcache": _schedcache, "kubectl": _kubectl, "curl": _curl}
+OTHERS = {"cd", "docker", "git", "grep", "jq", "kopf", "mutmut", "pip", "python", "python3.11"}
+"""Programs that are not ours, at work on nothing that could be checked."""
+
+
+def _programs(command):
+    """Each program of a line with its arguments, without the variables that are set for it."""
+    lexer = shlex.shlex(re.sub(r"[<>]", "", command), posix=True, punctuation_chars="|&")
+    lexer.whitespace_split = True
+    for operator, words in itertools.groupby(lexer, lambda word: word in ("|", "&&", "&")):
+        if not operator:
+            program, *arguments = itertools.dropwhile(re.compile(r"[A-Z]+=").match, words)
+            yield program.rpartition("/")[2], arguments
+
+
+@pytest.mark.parametrize("block", blocks_of("sh"))
+def test_commands_are_such_as_their_program_takes(block):
+    here_documents = re.sub(r"cat >>.*?\nTOML\n", "", block.code, flags=re.DOTALL)
+    for command in block._replace(code=here_documents).commands():
+        for program, arguments in _programs(command):
+            assert program in CHECKS.keys() | OTHERS, command
+            if program in CHECKS:
+                CHECKS[program](arguments)
+
+
+@pytest.mark.parametrize("command", ["schedcache run --kube-qps 3", "make tests", "kubectl apply -f deploy/none"])
+def test_a_command_that_does_not_exist_would_be_seen(command):
+    ((program, arguments),) = _programs(command)
+    with pytest.raises((AssertionError, SystemExit)):
+        CHECKS[program](arguments)
+
+
+@pytest.mark.parametrize("block", blocks_of("yaml", "docs/plugins.md"))
+def test_a_configuration_is_sound(block):
+    assert load_config(block.code, block.page).config.profiles
+
+
+@pytest.mark.parametrize("block", blocks_of("toml"))
+def test_an_entry_point_is_in_the_group_that_is_looked_at(block):
+    (group,) = tomllib.loads(block.code)["project"]["entry-points"]
+    assert group == ENTRY_POINT_GROUP
+
+
+def _node(name, pods="110", **annotations):
+    amounts = {"cpu": "4", "memory": "8Gi", "pods": pods}
+    return {"kind": "Node", "metadata": {"name": name, "annotations": annotations}, "status": {"allocatable": amounts}}
+
+
+def _pod(name, node_name=""):
+    container = {"name": "main", "resources": {"requests": {"cpu": "1900m"}}}
+    spec = {"nodeName": node_name, "containers": [container]}
+    return {"kind": "Pod", "metadata": {"name": name, "uid": name}, "spec": spec}
+
+
+def _answer(monkeypatch, plugin, objects):
+    registry = default_registry()
+    registry.register(plugin.name, plugin)
+    monkeypatch.setattr(offline, "installed_registry", lambda: registry)
+    plugins = {"multiPoint": {"enabled": [{"name": plugin.name, "weight": 100}]}}
+    profile = {"schedulerName": "default-scheduler", "plugins": plugins}
+    return simulate(objects, _pod("new"), {"profiles": [profile]})
+
+
+def _names_of(page, first_words):
+    (code,) = (block.code for block in pages.blocks(page) if block.language == "python" and first_words in block.code)
+    namespace = {"np": np, **{name: getattr(schedcache.framework, name) for name in schedcache.framework.__all__}}
+    exec(code, namespace)
+    return namespace
+
+
+def test_the_plugin_of_the_readme_prefers_quiet_nodes(monkeypatch):
+    plugin = _names_of("README.md", "class PreferQuietNodes")["PreferQuietNodes"]
+    answer = _answer(monkeypatch, plugin, [_node("busy"), _node("quiet"), _pod("a", "busy")])
+    assert answer["selected"] == ["quiet"]
+    assert answer["scores"]["busy"]["plugins"]["PreferQuietNodes"] == 9900
+
+
+def test_the_plugin_for_one_node_at_a_time_rejects_as_the_page_says(monkeypatch):
+    plugin = _names_of("docs/plugins.md", "class MaintenanceWindow")["MaintenanceWindow"]
+    nodes = [_node("a", **{"example.com/maintenance": "planned"}), _node("b")]
+    answer = _answer(monkeypatch, plugin, nodes)
+    assert answer["feasible"] == ["b"]
+    assert answer["rejected"]["a"]["reasons"] == ["node(s) were about to be serviced"]
+
+
+def test_the_plugin_for_all_nodes_at_once_works_on_columns(monkeypatch):
+    methods = _names_of("docs/plugins.md", "def filter(self, state, pod, view)")
+    plugin = type("Roomy", (), {"name": "Roomy", "__init__": lambda self, args, handle: None,
+                                "filter": methods["filter"], "score": methods["score"]})  # fmt: skip
+    answer = _answer(monkeypatch, plugin, [_node("full"), _node("free"), _pod("a", "full")])
+    assert answer["feasible"] == ["free"]
+    assert answer["rejected"]["full"]["reasons"] == ["node(s) keep 10% of their cpu free"]
+
+
+def test_the_image_that_is_built_is_of_this_version():
+    assert set(re.findall(r"schedcache:(\d[\w.]+)", pages.text("docs/getting-started.md"))) == {schedcache.__version__}
