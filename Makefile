@@ -43,8 +43,9 @@ lint: setup ## ruff, the layers between packages, yamllint
 	$(BIN)/yamllint --strict .
 
 .PHONY: types
-types: setup ## mypy --strict
+types: setup ## mypy --strict, of the package and of a program that uses its public names
 	$(BIN)/mypy --strict schedcache
+	$(BIN)/mypy --strict tests/typing
 
 .PHONY: manifests
 manifests: setup ## check what is deployed: schemas, pod security, RBAC, the image's context
@@ -57,6 +58,10 @@ check: lint types test ## all of lint, types and test (which has the manifests' 
 format: setup ## let ruff format and mend what it can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+.PHONY: docs
+docs: setup ## write docs/api.md from the public names
+	@$(BIN)/python hack/api_reference.py
 
 .PHONY: lock
 lock: setup ## pin the newest versions that keep to what the lock files hold (ARGS=--upgrade: all the newest)

@@ -15,6 +15,8 @@ from schedcache.app.settings import Settings
 from schedcache.server.dump import dump_route
 from schedcache.server.health import Health
 
+__all__ = ["run_until", "served"]
+
 _log = structlog.get_logger(__name__)
 
 

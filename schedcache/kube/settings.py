@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from schedcache.ports import Backoff
 
+__all__ = ["KopfSettings", "RequestSettings", "SourceSettings", "WatchSettings", "WriteSettings"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class RequestSettings:

@@ -23,6 +23,8 @@ from schedcache.plugins.volume_binding import VolumeBinding
 from schedcache.plugins.volume_restrictions import VolumeRestrictions
 from schedcache.plugins.volume_zone import VolumeZone
 
+__all__ = ["default_registry", "installed_registry"]
+
 _DEFAULT: tuple[type[Any], ...] = (
     DefaultBinder,
     DynamicResources,

@@ -23,7 +23,8 @@ FOREIGN = {
         " kubernetes_feature_enabled kubernetes_healthcheck kubernetes_healthchecks_total pods/portforward"
         " pods/status preemption_attempts_total preemption_victims registered_metrics_total remove_assumed_pod workqueue_*"
     ),
-    "clients, tools and formats": "[Unreleased] data/csv noqa openb_pod_list_gpuspec33 process_* ~/.kube/config",
+    "clients, tools and formats": "~=0.1.0 MAJOR.MINOR.PATCH DeprecationWarning"
+    " [Unreleased] data/csv noqa openb_pod_list_gpuspec33 process_* ~/.kube/config",
 }
 """Names that are not ours, by whose they are."""
 

@@ -27,6 +27,8 @@ from kubernetes.config.incluster_config import (
 )
 from kubernetes.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION, load_kube_config
 
+__all__ = ["CredentialError", "Credentials", "load_credentials"]
+
 TOKEN_FILE_SECONDS = 60.0
 """How long a token read from a file of the kubeconfig is used, as client-go does."""
 

@@ -27,6 +27,8 @@ from schedcache.kube.http.sockets import probing_socket
 from schedcache.kube.http.write_connections import WriteConnections
 from schedcache.kube.settings import RequestSettings
 
+__all__ = ["Transport"]
+
 USER_AGENT = f"schedcache/{__version__}"
 JSON = "application/json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"

@@ -28,6 +28,8 @@ from schedcache.kube.watch.sweep import Findings, compare
 from schedcache.model import MalformedObjectError
 from schedcache.ports import EventSink, Outage
 
+__all__ = ["KopfSource"]
+
 GRACE_LOOKS = 20
 
 log = structlog.get_logger()

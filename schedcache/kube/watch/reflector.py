@@ -16,6 +16,8 @@ from schedcache.kube.watch.store import ObjectStore, SinkError
 from schedcache.kube.watch.sweep import lasting_differences
 from schedcache.ports import EventSink, Outage
 
+__all__ = ["Reflector"]
+
 log = structlog.get_logger()
 
 

@@ -15,6 +15,9 @@ from schedcache.kube.write.rate import TokenBucket
 from schedcache.model import MalformedObjectError, Pod
 from schedcache.ports import ApiError, ConflictError, NotFoundError, UnavailableError
 
+__all__ = ["ApiBinder"]
+
+
 _encode = msgspec.json.Encoder().encode
 
 

@@ -21,6 +21,8 @@ from schedcache.kube.write.write_queue import WriteQueue
 from schedcache.model import Pod
 from schedcache.ports import ApiError, ConflictError, NotFoundError
 
+__all__ = ["ApiEventRecorder"]
+
 LOOK_SECONDS = 60.0
 PODS_LIMIT = 10_000
 NOTE_BYTES = 1024

@@ -4,6 +4,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+__all__ = ["TokenBucket"]
+
 
 class TokenBucket:
     """Lets `qps` requests a second through, `burst` of them at once after a pause; first come, first served.

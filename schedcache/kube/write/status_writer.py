@@ -19,6 +19,8 @@ from schedcache.kube.write.write_queue import WriteQueue
 from schedcache.model import Pod, PodCondition
 from schedcache.ports import ApiError, ConflictError, NotFoundError
 
+__all__ = ["ApiStatusWriter"]
+
 INVALID = 422
 """How the API server refuses a patch whose metadata.uid is not the object's."""
 
