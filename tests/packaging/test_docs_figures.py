@@ -67,19 +67,19 @@ QUOTED = {
     ],
     "docs/watch.md": [
         ("within a minute, it waits ({} s to {} s)", default(BACKOFF, "first"), default(BACKOFF, "limit")),
-        ("Quorum reads in pages of {},", "kube.watch.lister:PAGE_LIMIT"),
+        ("Lists are quorum reads in pages of {},", "kube.watch.lister:PAGE_LIMIT"),
         (
             "for a random {} to {} s",
             literal("kube/watch/kind_watch.py", r"randint\((\d+), \d+\)"),
             literal("kube/watch/kind_watch.py", r"randint\(\d+, (\d+)\)"),
         ),
         ("run in slices of {} ms", ("kube.watch.pacing:SLICE_SECONDS", MILLI)),
-        ("the same within {} s and without an event, {} times", "kube.watch.edges:IDLE_SECONDS", "kube.watch.edges:IDLE_CLOSES"),
-        ("(at most {} s, stretched", "kube.http.transport:RETRY_AFTER_LIMIT"),
-        ("TCP keepalive finds within {} s", keepalive()),
+        ("the same, within {} s and without an event, {} times", "kube.watch.edges:IDLE_SECONDS", "kube.watch.edges:IDLE_CLOSES"),
+        ("(at most {} s, plus up to a fifth)", "kube.http.transport:RETRY_AFTER_LIMIT"),
+        ("TCP keepalive notices within {} s", keepalive()),
         ("no byte for {} s", "kube.watch.reflector:INACTIVITY_SECONDS"),
         (
-            "Backoff is {} s, doubled up to {} s, stretched by a random factor of 1 to 2, and starts over after {} minutes",
+            "Backoff is {} s, doubled up to {} s, multiplied by a random factor of 1 to 2, and starts over after {} minutes",
             default(BACKOFF, "first"),
             default(BACKOFF, "limit"),
             default(BACKOFF, "reset_after") * MINUTE,
@@ -87,20 +87,20 @@ QUOTED = {
         ("Every {} minutes what is held", ("kube.watch.reflector:SWEEP_SECONDS", MINUTE)),
         ("still the same {} seconds later", "kube.watch.reflector:GRACE_SECONDS"),
         ("without an open watch for {} s**", "app.health:LOST_SECONDS"),
-        ("The first three tries to connect again come within {} s", first_pauses(3)),
+        ("The first three attempts to connect again come within {} s", first_pauses(3)),
         ("nothing has come over it for {} s**", "app.health:STALE_SECONDS"),
-        ("ends the watch after {} s, and shows {} s later", keepalive(), "app.health:LOST_SECONDS"),
+        ("TCP ends the watch after {} s, and readiness fails {} s later", keepalive(), "app.health:LOST_SECONDS"),
         ("`binding` fails when for {} s every bind", "app.health:LOST_SECONDS"),
-        ("it says for {} s that all is well", "app.health:STALE_SECONDS"),
-        ("kopf {} cannot keep them alone", required("kopf")),
+        ("for {} s it would report that all is well", "app.health:STALE_SECONDS"),
+        ("kopf {} alone cannot keep them", required("kopf")),
         ("deletes what is gone: every {} s", "kube.kopf.source:SWEEP_SECONDS"),
-        ("it tries on, every {} s in the end", "kube.kopf.operator:LAST_PAUSE"),
-        ("when {} sweeps found it behind", "kube.kopf.source:STALE_SWEEPS"),
+        ("in the end every {} s", "kube.kopf.operator:LAST_PAUSE"),
+        ("if {} sweeps find it behind", "kube.kopf.source:STALE_SWEEPS"),
         ("A sweep waits {} seconds for kopf", "kube.kopf.source:GRACE_SECONDS"),
         ("with the pod's UID; {} at once", "kube.write.binder:CONCURRENT_BINDS"),
         ("sent again, {} times in about {} seconds", "kube.write.retrying:TRIES", all_pauses()),
         ("after Retry-After, {} times at most", "kube.http.transport:THROTTLED_TRIES"),
-        ("fresh credentials (at most every {} s)", "kube.http.transport:RELOAD_SECONDS"),
+        ("credentials are read again (at most every {} s)", "kube.http.transport:RELOAD_SECONDS"),
         ("at the end of the series, {} minutes after", ("kube.write.event_recorder:FINISH_SECONDS", MINUTE)),
         ("further ones every {} hour", ("kube.write.event_recorder:REFRESH_SECONDS", MINUTE * MINUTE)),
         (
@@ -109,10 +109,11 @@ QUOTED = {
             ("kube.write.event_recorder:POD_REFILL_SECONDS", MINUTE),
         ),
         ("{} events and {} conditions may wait", "kube.write.event_recorder:WAITING_LIMIT", "kube.write.status_writer:WAITING_LIMIT"),
+        ("and then one of them every {} minute", ("kube.write.sparing:SPARING_SECONDS", MINUTE)),
         ("a bind has {} s", default("kube.http.transport.Transport", "request_timeout")),
     ],
     "docs/loop.md": [
-        ("turn of the event loop, {} milliseconds at most", ("scheduling.scheduler:_SLICE_SECONDS", MILLI)),
+        ("share one turn of the event loop, {} milliseconds at most", ("scheduling.scheduler:_SLICE_SECONDS", MILLI)),
         ("At most {} pods are between decision and answer", "scheduling.binding_cycle:MAX_BINDING"),
         (
             "read again, after {} s doubling to {} s",
@@ -120,8 +121,8 @@ QUOTED = {
             "scheduling.binding_cycle:LAST_LOOK_AGAIN",
         ),
         ("starts a deadline of {} s", Settings.assumed_pod_ttl),
-        ("If none of {} reads", "scheduling.expiry:_READS_AT_ONCE"),
-        ("bindings under way get {} s", "app.program:DRAIN_SECONDS"),
+        ("{} pods are read at a time", "scheduling.expiry:_READS_AT_ONCE"),
+        ("Bindings under way get {} s", "app.program:DRAIN_SECONDS"),
         ("Events and conditions that wait get {} s", "app.program:WRITE_SECONDS"),
     ],
     "docs/queue.md": [
@@ -129,8 +130,8 @@ QUOTED = {
         ("for each further one, {} seconds at most", default("scheduling.make_profiles", "max_backoff")),
         ("an update of the pod, `activate`, {} minutes", Settings.max_in_unschedulable * MINUTE),
         ("registered, an update, {} minutes", Settings.max_in_unschedulable * MINUTE),
-        ("After {} minutes in the pool", Settings.max_in_unschedulable * MINUTE),
-        ("when their {} minutes are over", Settings.max_in_unschedulable * MINUTE),
+        ("unschedulable for {} minutes is tried anyway", Settings.max_in_unschedulable * MINUTE),
+        ("as soon as their {} minutes are over", Settings.max_in_unschedulable * MINUTE),
     ],
     "docs/operations.md": [
         ("- {}: a fault in the program", "cli.entry:FAULT"),
@@ -169,9 +170,9 @@ QUOTED = {
 
 UNQUOTED = {
     "docs/watch.md": (
-        "never holds the event loop for 50 ms (a test)",
-        "at about 1 ms of CPU per event instead of 0.02 ms",
-        "exec plugins run again five minutes before",  # the official client's
+        "never holds the event loop for 50 ms",
+        "about 1 ms of CPU per event instead of 0.02 ms",
+        "again five minutes before their token expires",  # the official client's
     ),
     "docs/queue.md": ("not up to 30 s later",),  # kube-scheduler's
     "docs/operations.md": (
