@@ -154,8 +154,8 @@ QUOTED = {
     "docs/plugins.md": [
         ("must lie in 0..{}", "framework.interface:MAX_NODE_SCORE"),
         ("code Wait waits, {} minutes at most", ("framework.waiting_pods:MAX_WAIT", MINUTE)),
-        ("{}m and 200Mi in the place", "model.resources:DEFAULT_MILLI_CPU"),
-        ("100m and {}Mi in the place", ("model.resources:DEFAULT_MEMORY", 1 / MIB)),
+        ("counts {}m and 200Mi where", "model.resources:DEFAULT_MILLI_CPU"),
+        ("counts 100m and {}Mi where", ("model.resources:DEFAULT_MEMORY", 1 / MIB)),
     ],
     "docs/upstream-parity.md": [
         ("counts {} milli-CPU and {} MiB", "model.resources:DEFAULT_MILLI_CPU", ("model.resources:DEFAULT_MEMORY", 1 / MIB)),
@@ -164,7 +164,7 @@ QUOTED = {
         ("the last {} transitions", "cache.stories:CAPACITY"),
     ],
     "CHANGELOG.md": [
-        ("`/readyz` tells within {} s", "app.health:LOST_SECONDS"),
+        ("`/readyz` reports within {} s", "app.health:LOST_SECONDS"),
     ],
 }  # fmt: skip
 
