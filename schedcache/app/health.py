@@ -36,11 +36,11 @@ def health_of(program: Program) -> Health:
             for kind, age in source.ages().items()
             if age > limits.stale_seconds and kind not in outages
         ]
-        told = {"no connection for": lost, "nothing heard of": stale}
+        told = {"no connection for": lost, "nothing heard about": stale}
         return "; ".join(f"{what} {', '.join(kinds)}" for what, kinds in told.items() if kinds)
 
     def cache() -> str:
-        return "found wrong, to be read afresh" if source.rebuild_wanted() else ""
+        return "found to be wrong, about to be rebuilt" if source.rebuild_wanted() else ""
 
     def binding() -> str:
         # An API server that has lost its etcd keeps watches open and carries nothing out.
@@ -56,10 +56,10 @@ def health_of(program: Program) -> Health:
 
     def credentials() -> str:
         # Watches that are open stay so for minutes after the token has expired.
-        return "the API server refuses them (401)" if program.transport.unauthorized else ""
+        return "the API server rejects them (401)" if program.transport.unauthorized else ""
 
     def scheduling() -> str:
-        return "" if scheduler.last_housekeeping is not None else "not begun"
+        return "" if scheduler.last_housekeeping is not None else "not started"
 
     def shutdown() -> str:
         return "stopping" if program.stopping else ""

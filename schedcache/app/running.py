@@ -27,14 +27,14 @@ async def run_until(program: Program, stop: asyncio.Event) -> int:
     await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
     asked = stop.is_set()
     if asked:
-        _log.info("stopping; a second signal ends it at once")
+        _log.info("stopping; a second signal ends the process at once")
     stopped.cancel()
     running.cancel()
     (error, _) = await asyncio.gather(running, stopped, return_exceptions=True)
     if asked and (error is None or isinstance(error, asyncio.CancelledError)):
         _log.info("stopped")
         return 0
-    _log.critical("ended by itself", exc_info=error if isinstance(error, BaseException) else None)
+    _log.critical("ended unexpectedly", exc_info=error if isinstance(error, BaseException) else None)
     return 1
 
 

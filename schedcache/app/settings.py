@@ -77,7 +77,7 @@ def configuration_of(file: Path | None, scheduler_name: str | None) -> KubeSched
     if len(profiles) > 1:
         names = ", ".join(profile.scheduler_name for profile in profiles)
         raise UsageError(
-            f"--scheduler-name renames the only profile, but {file} has {len(profiles)} ({names}): rename them there"
+            f"--scheduler-name renames the only profile, but {file} has {len(profiles)} ({names}); rename them in the file"
         )
     return replace(configuration, profiles=(replace(profiles[0], scheduler_name=scheduler_name),))
 
@@ -89,6 +89,6 @@ def load_file(file: Path) -> LoadedConfig:
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{file}: no text in UTF-8: {error.reason}") from error
+        raise UsageError(f"{file}: not UTF-8 text: {error.reason}") from error
     except ConfigError as error:
         raise UsageError(str(error)) from error

@@ -13,19 +13,19 @@ from schedcache.server.state_metrics import counter_by_label
 
 _COUNTERS = {
     "lists": ("lists", "Lists read to their end."),
-    "list_pages": ("list_pages", "Answers that lists came in."),
-    "decode_seconds": ("decode_seconds", "Time spent on reading objects."),
+    "list_pages": ("list_pages", "Pages that lists came in."),
+    "decode_seconds": ("decode_seconds", "Time spent on decoding objects."),
     "apply_seconds": ("apply_seconds", "Time spent on applying events to cache and queue."),
-    "missed_deletes": ("missed_delete_repairs", "Deletions that no event told of."),
+    "missed_deletes": ("missed_delete_repairs", "Deletions that no event reported."),
     "sink_errors": ("sink_errors", "Events that could not be applied."),
-    "crashes": ("watch_crashes", "Ends of a watch by a fault in this program."),
+    "crashes": ("watch_crashes", "Watches that ended by a fault in this program."),
     "sweeps": ("sweeps", "Comparisons with the API server."),
 }
 _BY_REASON = {
     "relists": ("relists", "reason", "Lists after the first one."),
     "list_failures": ("list_failures", "reason", "Lists that were given up."),
-    "watch_events": ("watch_events", "type", "Events of watches."),
-    "watch_restarts": ("watch_restarts", "reason", "Ends of watches."),
+    "watch_events": ("watch_events", "type", "Events that watches delivered."),
+    "watch_restarts": ("watch_restarts", "reason", "Watches that ended."),
     "repaired": ("drift_repairs", "problem", "Objects that a comparison put right."),
 }
 
@@ -64,7 +64,7 @@ class SourceCollector(Collector):
 
     def _ages(self) -> GaugeMetricFamily:
         family = GaugeMetricFamily(
-            "scheduler_informer_last_heard_seconds", "Seconds since the API server was last heard.", labels=("kind",)
+            "scheduler_informer_last_heard_seconds", "How long the API server has been silent.", labels=("kind",)
         )
         for kind, age in self._source.ages().items():
             if math.isfinite(age):
@@ -73,7 +73,9 @@ class SourceCollector(Collector):
 
     def _outages(self) -> GaugeMetricFamily:
         family = GaugeMetricFamily(
-            "scheduler_informer_disconnected_seconds", "Seconds without an open watch, 0 with one.", labels=("kind",)
+            "scheduler_informer_disconnected_seconds",
+            "How long there has been no open watch; 0 while there is one.",
+            labels=("kind",),
         )
         outages = self._source.outages()
         for kind in self._source.stats.kinds:

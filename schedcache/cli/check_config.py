@@ -11,9 +11,9 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     """Add `check-config` to the command line."""
     parser = commands.add_parser(
         "check-config",
-        help="check a KubeSchedulerConfiguration and print what it amounts to",
-        description="Check a KubeSchedulerConfiguration v1 and print the effective configuration: defaults filled in, plugin"
-        " sets merged. Exit status 2: with every problem found, by line and field.",
+        help="check a KubeSchedulerConfiguration and print it with all defaults filled in",
+        description="Check a KubeSchedulerConfiguration v1 and print the effective configuration, with defaults filled in and"
+        " plugin sets merged. If it is not valid, every problem is reported by line and field, and the exit status is 2.",
     )
     parser.add_argument("file", type=Path, metavar="FILE")
     parser.set_defaults(execute=execute, parser=parser)

@@ -1,6 +1,6 @@
 """The command line: which commands there are, and what their exit status means.
 
-0: done, or stopped as asked. 1: it failed, or the answer is no. 2: bad input, with what was expected. 70: a fault of the
+0: done, or stopped on request. 1: it failed, or the answer is no. 2: bad input; the message says what was expected. 70: a fault in the
 program. 74: the answer could not be written. 128 + n: ended by signal n, with nothing under way or without waiting for it.
 """
 
@@ -30,7 +30,7 @@ class _Parser(argparse.ArgumentParser):
         unknown = re.findall(r"(?<=[ :])--?[\w-]+", message) if "unrecognized arguments" in message else []
         hints = [near[0] for flag in unknown if (near := difflib.get_close_matches(flag, flags, n=1))]
         hint = f" (did you mean {', '.join(hints)}?)" if hints else ""
-        self.exit(2, f"{self.prog}: {message}{hint}\n  '{self.prog} --help' lists the flags\n")
+        self.exit(2, f"{self.prog}: {message}{hint}\n  see '{self.prog} --help'\n")
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -28,5 +28,5 @@ def _fault() -> int:
     import traceback
 
     traceback.print_exc()
-    print(f"schedcache: a fault of the program, exit status {FAULT}", file=sys.stderr)
+    print(f"schedcache: a fault in the program, exit status {FAULT}", file=sys.stderr)
     return FAULT

@@ -14,7 +14,7 @@ _log = structlog.get_logger(__name__)
 def settings_of(options: argparse.Namespace) -> Settings:
     """Raises UsageError, naming the flag, or the file and its field."""
     if options.leader_elect:
-        raise UsageError("--leader-elect: there is no leader election yet; run one replica, with --leader-elect=false")
+        raise UsageError("--leader-elect: there is no leader election yet; run one replica with --leader-elect=false")
     configuration = configuration_of(options.config, options.scheduler_name)
     connection, election = configuration.client_connection, configuration.leader_election
     if election.leader_elect and options.config and options.leader_elect is None:

@@ -45,24 +45,30 @@ def positive_integer(text: str) -> int:
 
 
 def add_cluster_flags(parser: argparse.ArgumentParser) -> None:
-    """Which cluster, and how fast to ask it."""
+    """Which cluster, and how fast to send requests to it."""
     group = parser.add_argument_group("cluster")
     group.add_argument(
         "--kubeconfig",
         type=Path,
         metavar="FILE",
-        help="the cluster and who we are there; else the configuration's clientConnection.kubeconfig, else the cluster that"
-        " this runs in, else $KUBECONFIG",
+        help="the cluster and our credentials for it; without it the configuration's clientConnection.kubeconfig, else the"
+        " cluster that this runs in, else $KUBECONFIG",
     )
     group.add_argument(
-        "--kube-api-qps", type=positive, metavar="N", help="binds a second, and as many other writes (default 50)"
+        "--kube-api-qps", type=positive, metavar="N", help="binds per second, and as many other writes (default 50)"
     )
-    group.add_argument("--kube-api-burst", type=positive_integer, metavar="N", help="binds at once (default 100)")
+    group.add_argument(
+        "--kube-api-burst",
+        type=positive_integer,
+        metavar="N",
+        help="how many of these may go out at once (default 100)",
+    )
     group.add_argument(
         "--event-source",
         choices=("reflector", "kopf"),
         default="reflector",
-        help="how events come in: our own list and watch, or kopf's handlers with a periodic sweep (default reflector)",
+        help="where events come from: our own list and watch (reflector), or kopf with a periodic sweep (default"
+        " %(default)s)",
     )
 
 
@@ -73,17 +79,18 @@ def add_scheduling_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--scheduler-name",
         metavar="NAME",
-        help="the pods to schedule: those whose spec.schedulerName it is (default schedcache, or as the configuration says;"
-        " with one profile this renames it)",
+        help="schedule the pods whose spec.schedulerName is this; with --config it renames the only profile (default schedcache,"
+        " or the names in --config)",
     )
     group.add_argument(
-        "--observe", action="store_true", help="follow the cluster and answer; write and schedule nothing"
+        "--observe", action="store_true", help="follow the cluster and answer requests, but schedule and write nothing"
     )
     group.add_argument(
         "--pod-max-in-unschedulable-pods-duration",
         default="5m",
         metavar="DURATION",
-        help="how long a rejected pod waits for an event that may help it, before it is tried again anyway (default 5m)",
+        help="how long a rejected pod waits for an event that may help it before it is tried again anyway (default"
+        " %(default)s)",
     )
     group.add_argument(
         "--leader-elect",
@@ -91,13 +98,13 @@ def add_scheduling_flags(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=True,
         metavar="true|false",
-        help="not there yet: run one replica, with false",
+        help="leader election is not implemented yet: leave this out or set it to false, and run one replica",
     )
     group.add_argument(
         "--validate",
         action="store_true",
-        help="recompute and compare the whole cache after each change; for a canary, since it takes time in proportion to the"
-        " cluster",
+        help="for a canary: recompute and compare the whole cache after each change, which takes longer the larger the cluster"
+        " is",
     )
 
 
@@ -105,20 +112,23 @@ def add_serving_flags(parser: argparse.ArgumentParser, default_port: int = DEFAU
     """Where it answers."""
     group = parser.add_argument_group("serving")
     group.add_argument(
-        "--bind-address", default="127.0.0.1", metavar="ADDRESS", help="of /metrics and /dump (default 127.0.0.1)"
+        "--bind-address",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="address for /metrics and /dump (default %(default)s)",
     )
     group.add_argument(
         "--port",
         type=port,
         default=default_port,
         metavar="N",
-        help=f"of /metrics and /dump; 0: any free one, logged at the start (default {default_port})",
+        help="port for /metrics and /dump; 0 picks a free one, which is logged at the start (default %(default)s)",
     )
     group.add_argument(
         "--probe-port",
         type=port,
         metavar="N",
-        help="serves /livez and /readyz, and nothing else, on all addresses; 0: any free one (default: not served)",
+        help="port for /livez and /readyz alone, on all addresses; 0 picks a free one (default: not served)",
     )
 
 
@@ -130,7 +140,7 @@ def add_logging_flags(parser: argparse.ArgumentParser) -> None:
         "--logging-format",
         choices=FORMATS,
         default="auto",
-        help="auto (default): console on a terminal, JSON otherwise",
+        help="auto means console on a terminal, JSON otherwise (default %(default)s)",
     )
     group.add_argument(
         "-v",
@@ -140,5 +150,5 @@ def add_logging_flags(parser: argparse.ArgumentParser) -> None:
         const=2,
         default=0,
         metavar="N",
-        help="verbosity: from 2 each decision, from 4 what libraries say, from 6 everything",
+        help="verbosity: 2 logs each decision, 4 adds what libraries say, 6 logs everything (without N: 2)",
     )

@@ -8,7 +8,7 @@ from schedcache.cli.flags import add_cluster_flags, add_logging_flags, add_sched
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `run` to the command line."""
     parser = commands.add_parser(
-        "run", help="schedule pods", description="Follow a cluster and schedule its pods, until SIGTERM or SIGINT."
+        "run", help="schedule pods", description="Follow a cluster and schedule its pods until SIGTERM or SIGINT."
     )
     add_cluster_flags(parser)
     add_scheduling_flags(parser)

@@ -16,9 +16,9 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser = commands.add_parser(
         "simulate",
         help="say where pods would go, from files alone",
-        description="Say where pods would go, and why not elsewhere, from files alone: as kubectl prints them, or raw"
-        " manifests. Each pod is asked about alone. Exit status 0: all pods fit, 1: some do not, 2: bad input; anything"
-        " else: there is no answer.",
+        description="Say where pods would go, and why not elsewhere, from files alone: in the form that kubectl prints, or raw"
+        " manifests. Each pod is considered on its own. Exit status 0 means that all pods fit, 1 that some do not, and 2 that"
+        " the input is wrong. Any other status means that the command failed.",
     )
     parser.add_argument(
         "--cluster",
@@ -26,17 +26,23 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         action="extend",
         required=True,
         metavar="FILE",
-        help="nodes, pods and the other objects; - is standard input; may be given several times",
+        help="files with nodes, pods and other objects; - is standard input; may be given several times",
     )
     parser.add_argument(
         "--pod",
         required=True,
         metavar="FILE|NAMESPACE/NAME",
-        help="pods to place, or one of the cluster's, taken out first",
+        help="a file with the pods to place, or the name of one of the cluster's pods, which is then taken out first",
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="a KubeSchedulerConfiguration v1")
     parser.add_argument("--replicas", type=_count, metavar="N", help="place N copies of the pod, one after the other")
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="the form of the answer")
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "json"),
+        default="table",
+        help="the form of the answer (default %(default)s)",
+    )
     parser.set_defaults(execute=execute, parser=parser)
 
 
@@ -55,7 +61,7 @@ def execute(options: argparse.Namespace) -> int:
         if Path(options.pod).is_file() or options.pod == "-":
             pods = what_if.pods_of(parse_objects(_read(options.pod), options.pod), options.pod)
         elif options.pod.endswith((".yaml", ".yml", ".json")):
-            raise UsageError(f"--pod: {options.pod}: there is no such file")
+            raise UsageError(f"--pod: {options.pod}: no such file")
         else:
             pods = [what_if.take_out(options.pod)]
         answer = what_if.ask(pods, options.replicas)
@@ -88,5 +94,5 @@ def _read(name: str) -> str:
 def _count(text: str) -> int:
     number = int(text) if text.isdigit() else 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of copies, 1 or more")
+        raise argparse.ArgumentTypeError(f"expected a number of copies, 1 or more, got {text!r}")
     return number

@@ -80,4 +80,4 @@ def _print_replicas(replicas: Mapping[str, Any], console: Console) -> None:
     if placed:
         console.print(table)
     if replicas["stopped_by"]:
-        console.print(f"the next one: [bold red]{escape(replicas['stopped_by'])}[/]")
+        console.print(f"the next one does not fit: [bold red]{escape(replicas['stopped_by'])}[/]")

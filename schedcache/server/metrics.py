@@ -32,7 +32,7 @@ class PrometheusMetrics:
         attempts = self._counter("schedule_attempts", "Attempts to schedule a pod, by result.", "result", "profile")
         seconds = self._histogram(
             "scheduling_attempt_duration_seconds",
-            "Time of an attempt, binding included.",
+            "Duration of a scheduling attempt, binding included.",
             _ATTEMPT_SECONDS,
             "result",
             "profile",
@@ -40,11 +40,11 @@ class PrometheusMetrics:
         self._attempts = cache(lambda result, profile: attempts.labels(result, profile).inc)
         self._attempt_seconds = cache(lambda result, profile: seconds.labels(result, profile).observe)
         self.scheduling_algorithm: Callable[[float], None] = self._histogram(
-            "scheduling_algorithm_duration_seconds", "Time of the search for a node.", _ATTEMPT_SECONDS
+            "scheduling_algorithm_duration_seconds", "Duration of the search for a node.", _ATTEMPT_SECONDS
         ).observe
         points = self._histogram(
             "framework_extension_point_duration_seconds",
-            "Time of all plugins of an extension point.",
+            "Duration of all plugins of an extension point together.",
             _EVENT_SECONDS,
             "extension_point",
             "status",
@@ -53,7 +53,7 @@ class PrometheusMetrics:
         self._points = cache(lambda point, status, profile: points.labels(point, status, profile).observe)
         plugins = self._histogram(
             "plugin_execution_duration_seconds",
-            "Time of one plugin at an extension point, in a tenth of the attempts.",
+            "Duration of one plugin at an extension point, measured in a tenth of the attempts.",
             _PLUGIN_SECONDS,
             "plugin",
             "extension_point",
@@ -62,33 +62,40 @@ class PrometheusMetrics:
         self._plugins = cache(lambda plugin, point, status: plugins.labels(plugin, point, status).observe)
         sli = self._histogram(
             "pod_scheduling_sli_duration_seconds",
-            "Time from a pod's first attempt to its binding, by the number of attempts.",
+            "Time from a pod's first attempt to its binding, by number of attempts.",
             _SLI_SECONDS,
             "attempts",
         )
         self._sli = cache(lambda attempts: sli.labels(attempts).observe)
         self._pod_attempts = self._histogram(
-            "pod_scheduling_attempts", "Attempts that a pod took.", exponential_buckets(1, 2, 5)
+            "pod_scheduling_attempts", "Number of attempts until a pod was scheduled.", exponential_buckets(1, 2, 5)
         ).observe
         events = self._histogram(
-            "event_handling_duration_seconds", "Time to apply an event to cache and queue.", _EVENT_SECONDS, "event"
+            "event_handling_duration_seconds",
+            "Duration of applying an event to cache and queue.",
+            _EVENT_SECONDS,
+            "event",
         )
         self._events = cache(lambda event: events.labels(event).observe)
-        permit = self._histogram("permit_wait_duration_seconds", "Wait on Permit.", _ATTEMPT_SECONDS, "result")
+        permit = self._histogram(
+            "permit_wait_duration_seconds", "Time that pods waited on Permit, by result.", _ATTEMPT_SECONDS, "result"
+        )
         self._permit = cache(lambda result: permit.labels(result).observe)
         self._define_queue_metrics()
         self._define_repairs()
 
     def _define_queue_metrics(self) -> None:
-        incoming = self._counter("queue_incoming_pods", "Pods that entered a queue, by event.", "queue", "event")
+        incoming = self._counter(
+            "queue_incoming_pods", "Pods that entered a queue, by queue and event.", "queue", "event"
+        )
         self._incoming = cache(lambda queue, event: incoming.labels(queue, event).inc)
         in_flight = self._gauge(
-            "inflight_events", "Events kept for pods in flight, and those pods (PodPopped).", "event"
+            "inflight_events", "Events kept for pods in flight; the pods themselves count as PodPopped.", "event"
         )
         self._in_flight = cache(lambda event: in_flight.labels(event).inc)
         hints = self._histogram(
             "queueing_hint_execution_duration_seconds",
-            "Time of a queueing hint, by its answer.",
+            "Duration of a queueing hint, by its answer.",
             _PLUGIN_SECONDS,
             "plugin",
             "event",
@@ -96,7 +103,7 @@ class PrometheusMetrics:
         )
         self._hints = cache(lambda plugin, event, hint: hints.labels(plugin, event, hint).observe)
         self._after_flush = self._counter(
-            "pod_scheduled_after_flush", "Pods woken by the time limit alone, so that some event was missed."
+            "pod_scheduled_after_flush", "Pods scheduled after only the time limit had woken them: an event was missed."
         ).inc
 
     def _define_repairs(self) -> None:
@@ -104,8 +111,8 @@ class PrometheusMetrics:
             "bind_doubts", "Live reads of pods whose binding was uncertain, by what they showed.", "outcome"
         )
         self._cache_errors = self._counter("cache_errors", "Contradictions between cache and events, by kind.", "kind")
-        self._rebuilt = self._counter("cache_rebuilds", "Times that cache and queue were made afresh from the API.")
-        self._malformed = self._counter("malformed_objects", "Objects left out since they cannot be read.", "kind")
+        self._rebuilt = self._counter("cache_rebuilds", "Rebuilds of cache and queue from the API.")
+        self._malformed = self._counter("malformed_objects", "Objects left out because they cannot be read.", "kind")
 
     def schedule_attempt(self, profile: str, result: str, seconds: float) -> None:
         self._attempts(result, profile)()

@@ -18,21 +18,23 @@ class StateCollector(Collector):
         cache, queue = self._scheduler.state.cache, self._scheduler.state.queue
         sizes = {"nodes": cache.node_count(), "pods": cache.pod_count(), "assumed_pods": len(cache.assumed_pods)}
         yield _by_label("scheduler_cache_size", "Nodes, pods and assumed pods in the cache.", "type", sizes)
-        yield _by_label("scheduler_pending_pods", "Pods that wait, by queue.", "queue", queue.pending_counts())
+        yield _by_label("scheduler_pending_pods", "Pending pods, by queue.", "queue", queue.pending_counts())
         rejected = GaugeMetricFamily(
-            "scheduler_unschedulable_pods", "Pods that the plugin rejected last.", labels=("plugin", "profile")
+            "scheduler_unschedulable_pods",
+            "Unschedulable pods, by the plugin that rejected them.",
+            labels=("plugin", "profile"),
         )
         for labels, number in queue.unschedulable_reasons().items():
             rejected.add_metric(labels, number)
         yield rejected
         yield GaugeMetricFamily(
             "scheduler_oldest_pending_pod_age_seconds",
-            "How long the pod that has waited longest has waited.",
+            "Age of the oldest pending pod.",
             queue.oldest_pending_age(),
         )
         evaluations = CounterMetricFamily(
             "scheduler_plugin_evaluation",
-            "Looks of a plugin at a pod that it did not skip; Filter and Score count all nodes of an attempt as one.",
+            "Evaluations of a pod by a plugin that did not skip it; Filter and Score count all nodes of an attempt as one.",
             labels=("plugin", "extension_point", "profile"),
         )
         for name, framework in self._scheduler.frameworks.items():
@@ -42,7 +44,7 @@ class StateCollector(Collector):
         yield evaluations
         yield _by_label(
             "scheduler_goroutines",
-            "Tasks under way, by what they do (kube-scheduler's name for it).",
+            "Running tasks, by what they do; the name is kube-scheduler's.",
             "operation",
             {"binding": len(self._scheduler.bindings)},
         )

@@ -47,7 +47,7 @@ def test_a_fault_ends_with_70_and_its_traceback(commands, error, monkeypatch, ca
     assert captured.out == ""
     assert "Traceback (most recent call last)" in captured.err
     assert "in broken" in captured.err
-    assert captured.err.endswith("schedcache: a fault of the program, exit status 70\n")
+    assert captured.err.endswith("schedcache: a fault in the program, exit status 70\n")
 
 
 def test_a_fault_in_the_imports_ends_with_70_too(tmp_path):

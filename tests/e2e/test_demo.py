@@ -30,7 +30,7 @@ async def test_it_ends_with_0_when_all_is_as_it_should_be(control_plane):
     assert demo.returncode == 0, (output.decode(), errors.decode())
     text = output.decode()
     assert "Where the pods went" in text
-    assert "Why the rest waits" in text
+    assert "Why the others are pending" in text
     for workload in WORKLOADS:
         row = re.search(rf"│ {workload.name} +│ +{workload.count} │ +(\d+) │", text)
         assert row is not None, workload.name
@@ -43,7 +43,7 @@ async def test_it_stays_and_answers_until_ctrl_c(control_plane):
     demo = await start()
     text = ""
     async with asyncio.timeout(120):
-        while "Ctrl-C ends the demo" not in text:
+        while "Press Ctrl-C to end the demo" not in text:
             line = await demo.stdout.readline()
             assert line, (text, (await demo.stderr.read()).decode())
             text += line.decode()

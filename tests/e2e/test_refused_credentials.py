@@ -26,7 +26,7 @@ async def test_a_scheduler_whose_token_is_refused_is_not_ready_until_it_has_anot
         await rule.wait(10)
 
         async def told():
-            return health.ready()["credentials"] == "the API server refuses them (401)"
+            return health.ready()["credentials"] == "the API server rejects them (401)"
 
         await wait_until(told)
         assert not any(health.live().values()), "a restart would not help"

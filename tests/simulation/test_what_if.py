@@ -234,14 +234,14 @@ def test_the_command_prints_where_replicas_go_and_what_stops_the_next(capsys, fi
     status, out, _ = run(capsys, "--cluster", files / "cluster.yaml", "--pod", files / "pod-1.yaml", "--replicas", 9)
     assert status == 1
     assert "5 replicas placed" in out
-    assert "the next one: 0/2 nodes are available: 2 Insufficient cpu." in out
+    assert "the next one does not fit: 0/2 nodes are available: 2 Insufficient cpu." in out
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
         (("--cluster", "gone.yaml", "--pod", "a/b"), "gone.yaml: cannot be read: "),
-        (("--cluster", "cluster.yaml", "--pod", "gone.yaml"), "--pod: gone.yaml: there is no such file"),
+        (("--cluster", "cluster.yaml", "--pod", "gone.yaml"), "--pod: gone.yaml: no such file"),
         (("--cluster", "cluster.yaml", "--pod", "web/gone"), "pod web/gone: is not among the cluster objects"),
         (("--cluster", "cluster.yaml", "--pod", "web/waiting", "--config", "pod-1.yaml"), "pod-1.yaml"),
     ],

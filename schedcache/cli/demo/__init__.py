@@ -10,11 +10,11 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser = commands.add_parser(
         "demo",
         help="schedule a mixed workload on a control plane of its own",
-        description="Start a real API server on loopback with 60 nodes that no kubelet stands behind, schedule some hundred"
-        " pods onto them, and show where they went and why the rest waits. Stays until Ctrl-C.",
+        description="Start a real API server on loopback with 60 nodes that have no kubelet, schedule a few hundred pods onto"
+        " them, and show where they went and why the others are pending. Runs until Ctrl-C.",
     )
     parser.add_argument(
-        "--exit", action="store_true", help="end when all is done; exit status 0 if all went as it should, else 1"
+        "--exit", action="store_true", help="exit when done: with status 0 if all pods are where they should be, else 1"
     )
     add_serving_flags(parser, default_port=0)
     add_logging_flags(parser)

@@ -44,10 +44,10 @@ async def _demo(options: argparse.Namespace, console: Console) -> int:
         async with _running(program):
             await _watch(cluster, console, stop)
             good = await report(cluster, console)
-            console.print(f"\nAll that it knows: [bold]http://{options.bind_address}:{port}/dump[/bold]")
+            console.print(f"\nEverything it knows: [bold]http://{options.bind_address}:{port}/dump[/bold]")
             if not options.exit and not stop.is_set():
                 console.print(
-                    f"The cluster: KUBECONFIG={control_plane.kubeconfig}\nCtrl-C ends the demo.", soft_wrap=True
+                    f"The cluster: KUBECONFIG={control_plane.kubeconfig}\nPress Ctrl-C to end the demo.", soft_wrap=True
                 )
                 await stop.wait()
     return 0 if good else 1

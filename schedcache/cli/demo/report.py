@@ -48,7 +48,7 @@ async def report(cluster: Cluster, console: Console) -> bool:
         console.print(f"[red]{name}: expected {expected_of(pod)}, found {found}[/red]")
     crowded = overcommitted(pods, nodes)
     for name in crowded:
-        console.print(f"[red]{name}: more is requested than the node has[/red]")
+        console.print(f"[red]{name}: its pods request more than the node has[/red]")
     expected = sum(workload.count for workload in WORKLOADS)
     if len(pods) != expected:
         console.print(f"[red]{len(pods)} pods instead of {expected}[/red]")
@@ -80,9 +80,9 @@ def _waiting(pods: Iterable[JSONObject]) -> Table:
     for pod in pods:
         if not pod["spec"].get("nodeName"):
             found = fate(pod)
-            told = "waits for default-scheduler, left alone" if found == NOT_OURS else why(pod) or "nothing said yet"
+            told = "left to default-scheduler" if found == NOT_OURS else why(pod) or "no reason yet"
             reasons[pod["metadata"]["labels"]["app"], told] += 1
-    table = Table(title="Why the rest waits", title_justify="left")
+    table = Table(title="Why the others are pending", title_justify="left")
     table.add_column("workload")
     table.add_column("pods", justify="right")
     table.add_column("reason", overflow="fold")
