@@ -37,6 +37,7 @@ CHAPTERS = {
         "schedcache.app.health",
         "schedcache.app.errors",
     ),
+    "The dump": ("schedcache.dump",),
     "Tests": ("schedcache.testing",),
 }
 INTERNAL = ("schedcache.cache.terms", "schedcache.cli")

@@ -56,7 +56,7 @@ class SourceCollector(Collector):
         yield self._ages()
         yield self._outages()
         rebuilds = self._source.stats.rebuilds
-        yield counter_by_label("scheduler_informer_rebuilds", "Requests to read everything afresh.", "reason", rebuilds)
+        yield counter_by_label("scheduler_informer_rebuilds", "Requests to read everything again.", "reason", rebuilds)
         restarts = self._source.stats.source_restarts
         yield counter_by_label(
             "scheduler_informer_source_restarts", "Restarts of the event source.", "reason", restarts

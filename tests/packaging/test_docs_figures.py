@@ -163,6 +163,11 @@ QUOTED = {
     "docs/embedding.md": [
         ("the last {} transitions", "cache.stories:CAPACITY"),
     ],
+    "docs/dump.md": [
+        ("the last {} transitions", "cache.stories:CAPACITY"),
+        ("thousandths of a CPU; {} for a container", "model.resources:DEFAULT_MILLI_CPU"),
+        ("bytes; {} MiB for a container", ("model.resources:DEFAULT_MEMORY", 1 / MIB)),
+    ],
     "CHANGELOG.md": [
         ("`/readyz` reports within {} s", "app.health:LOST_SECONDS"),
     ],
@@ -174,6 +179,7 @@ UNQUOTED = {
         "about 1 ms of CPU per event instead of 0.02 ms",
         "again five minutes before their token expires",  # the official client's
     ),
+    "docs/plugins.md": ("with 5,000 nodes, 1 to 2 ms per pod, and about 10 ms if it rejects every node",),
     "docs/queue.md": ("not up to 30 s later",),  # kube-scheduler's
     "docs/operations.md": (
         "takes some four minutes longer",

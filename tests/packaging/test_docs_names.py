@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import inspect
 import pkgutil
 import re
 from functools import cache
@@ -23,7 +24,7 @@ FOREIGN = {
         " kubernetes_feature_enabled kubernetes_healthcheck kubernetes_healthchecks_total pods/portforward"
         " pods/status preemption_attempts_total preemption_victims registered_metrics_total remove_assumed_pod workqueue_*"
     ),
-    "clients, tools and formats": "~=0.1.0 MAJOR.MINOR.PATCH DeprecationWarning"
+    "clients, tools and formats": "~=0.1.0 MAJOR.MINOR.PATCH DeprecationWarning NAMESPACE/NAME fromdate"
     " [Unreleased] data/csv noqa openb_pod_list_gpuspec33 process_* ~/.kube/config",
 }
 """Names that are not ours, by whose they are."""
@@ -121,6 +122,15 @@ def is_member(class_name, member):
     return member in assigned or any(hasattr(cls, member) for cls in classes()[class_name])
 
 
+def takes(class_name, arguments):
+    """Whether a class of ours is made with arguments of these names; a Protocol is not made at all."""
+    named = classes().get(class_name, ())
+    if not named or any(getattr(cls, "_is_protocol", False) for cls in named):
+        return is_said(f"{class_name}({arguments})")
+    names = {name.split("=")[0] for name in arguments.split(", ")} - {"..."}
+    return any(names <= inspect.signature(cls).parameters.keys() for cls in named)
+
+
 def is_file(path, page):
     bases = (ROOT, ROOT / "schedcache", (ROOT / page).parent)
     return any((base / path).exists() for base in bases) or ("/" not in path and any(ROOT.glob(f"tests/**/{path}")))
@@ -149,17 +159,21 @@ RULES = (
     (r"make (\S+)", lambda found, _: found[1] in make_targets()),
     (r"kubectl apply -f (\S+)$", lambda found, page: is_file(found[1], page)),
     (r"([\w-]+) FILE$", lambda found, _: found[1] in parsers()),
+    (r"\.\w+ \| ", lambda *_: True),  # jq, which tests/dump/test_page.py knows
+    (r"\??(\w+)=[A-Z/]+$", lambda found, _: found[1] in vocabulary()),
     (r"\?(\w+)", lambda found, _: found[1] in vocabulary()),
     (r"schedcache ([\w-]+)", lambda found, _: found[1] in parsers()),
     (r"python -m (\S+)", lambda found, _: resolves(found[1])),
     (r"python (\S+)", lambda found, page: is_file(found[1], page)),
     (r"from (\S+) import (\w+)$", lambda found, _: resolves(f"{found[1]}.{found[2]}")),
-    (r"--?[a-z][\w-]*", lambda found, _: found[0] in flags()),
+    # Of a command, or of a program in bench/ or hack/.
+    (r"--?[a-z][\w-]*", lambda found, _: found[0] in flags() or found[0] in literals().splitlines()),
     (r"\$(\w+)$", lambda found, _: found[1] in vocabulary()),
     (r"(scheduler_\w+)", lambda found, _: found[1].startswith("scheduler_")),  # test_docs_surface.py knows them all
     (r"schedcache(\.\w+)+$", lambda found, _: resolves(found[0])),
     (r"(/[a-z]+)+$", lambda found, _: found[0] in literals().splitlines()),
     (r"[\w./-]*(/|\.(md|py|yaml|toml|gz|jsonl)$)[\w./-]*$", lambda found, page: is_path(found[0], page)),
+    (r"([A-Z]\w+)\((\w[\w=., ]*)\)$", lambda found, _: takes(found[1], found[2])),
     (r"([A-Z]\w+)\.(\w+)", lambda found, _: is_member(found[1], found[2])),
     (r".", lambda found, _: is_said(found.string)),
 )

@@ -39,40 +39,38 @@ from schedcache.config import (
 )
 from schedcache.framework import (
     SKIP,
+    BindPlugin,
     Code,
     CycleState,
+    EnqueueExtensions,
     EventHint,
+    ExplainsPlugin,
+    FilterPlugin,
     FitError,
     Framework,
     Handle,
-    Nominator,
-    PreFilterResult,
-    Registry,
-    RowView,
-    ScheduleResult,
-    Status,
-    Verdicts,
-    WaitingPod,
-    unresolvable,
-    unschedulable,
-)
-from schedcache.framework.interface import (
-    BindPlugin,
-    EnqueueExtensions,
-    ExplainsPlugin,
-    FilterPlugin,
     NormalizeScorePlugin,
     PermitPlugin,
+    PodNominator,
     PostBindPlugin,
     PostFilterPlugin,
     PreBindPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
+    PreFilterResult,
     PreScorePlugin,
     QueueSortPlugin,
+    Registry,
     ReservePlugin,
+    RowView,
+    ScheduleResult,
     ScorePlugin,
+    Status,
+    Verdicts,
+    WaitingPod,
     WatchesKinds,
+    unresolvable,
+    unschedulable,
 )
 from schedcache.kube.http.credentials import load_credentials
 from schedcache.kube.http.transport import Transport
@@ -246,7 +244,7 @@ class NoNominations:
 def a_framework(profile: KubeSchedulerProfile, pod: Pod, snapshot: Snapshot) -> str:
     registry = Registry({**default_registry(), "PerNode": PerNode, "Everywhere": Everywhere})
     registry.register("Again", PerNode)
-    nominations: Nominator = NoNominations()
+    nominations: PodNominator = NoNominations()
     framework = Framework(profile, registry, Handle(cluster_objects=ClusterObjects(), nominator=nominations))
     try:
         result = framework.schedule(pod, snapshot, nominations.nominated_pods_for_node, random.Random(0))
