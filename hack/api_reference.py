@@ -184,14 +184,20 @@ def _text(one: griffe.Object, *, whole: bool = False) -> str:
     sections = one.docstring.parse("google", warnings=False)
     told = [str(section.value) for section in sections if section.kind is griffe.DocstringSectionKind.text]
     paragraphs = "\n\n".join(told).split("\n\n")
-    return "\n\n".join(
-        re.sub(r"\s+", " ", paragraph).strip() for paragraph in (paragraphs if whole else paragraphs[:1])
-    )
+    return "\n\n".join(map(_paragraph, paragraphs if whole else paragraphs[:1]))
+
+
+def _paragraph(text: str) -> str:
+    """On one line; an example, which is indented, as a block."""
+    if text.startswith("    "):
+        return f"```python\n{textwrap.dedent(text).rstrip()}\n```"
+    return re.sub(r"\s+", " ", text).strip()
 
 
 def _wrapped(text: str) -> str:
     return "\n\n".join(
-        textwrap.fill(one, _LINE, break_long_words=False, break_on_hyphens=False) for one in text.split("\n\n")
+        one if one.startswith("```") else textwrap.fill(one, _LINE, break_long_words=False, break_on_hyphens=False)
+        for one in text.split("\n\n")
     )
 
 

@@ -124,11 +124,11 @@ def _answer(monkeypatch, plugin, objects):
     return simulate(objects, _pod("new"), {"profiles": [profile]})
 
 
-def _names_of(page, first_words):
-    (code,) = (block.code for block in pages.blocks(page) if block.language == "python" and first_words in block.code)
-    namespace = {}
-    exec(code, namespace)
-    return namespace
+def _names_of(page, words, **names):
+    """What the block with these words defines."""
+    (code,) = (block.code for block in pages.blocks(page) if block.language == "python" and words in block.code)
+    exec(code, names)
+    return names
 
 
 def test_the_plugin_of_the_readme_prefers_quiet_nodes(monkeypatch):
@@ -144,6 +144,12 @@ def test_the_plugin_for_one_node_at_a_time_rejects_as_the_page_says(monkeypatch)
     answer = _answer(monkeypatch, plugin, nodes)
     assert answer["feasible"] == ["b"]
     assert answer["rejected"]["a"]["reasons"] == ["node(s) were about to be serviced"]
+
+
+async def test_the_test_of_a_plugin_passes():
+    plugin = _names_of("docs/plugins.md", "class MaintenanceWindow")["MaintenanceWindow"]
+    test = "test_nodes_before_maintenance_are_left_alone"
+    await _names_of("docs/plugins.md", test, MaintenanceWindow=plugin)[test]()
 
 
 def test_the_plugin_for_all_nodes_at_once_works_on_columns(monkeypatch):

@@ -82,7 +82,18 @@ from schedcache.ports import Binder, EventRecorder, EventSink, EventSource, NoMe
 from schedcache.queue import QueuedPodInfo, SchedulingQueue
 from schedcache.scheduling import PodStore, Scheduler, make_cache_sink, make_profiles
 from schedcache.simulation import Answer, InputError, WhatIf, parse_objects, simulate
-from schedcache.testing import Cluster, ControlPlane, FaultProxy, node_manifest, pod_manifest, wait_until
+from schedcache.testing import (
+    Cluster,
+    ControlPlane,
+    FaultProxy,
+    VirtualClock,
+    World,
+    make_node,
+    make_pod,
+    node_manifest,
+    pod_manifest,
+    wait_until,
+)
 
 
 def objects_from_json(raw: bytes, obj: Mapping[str, Any]) -> Pod | None:
@@ -271,7 +282,7 @@ def what_if(objects: Sequence[Mapping[str, Any]], pod: Mapping[str, Any], text: 
     return answer.fits and bool(told["feasible"])
 
 
-class World:
+class Simulator:
     """Binder, recorder and writer of a simulator."""
 
     async def bind(self, pod: Pod, node_name: str) -> None: ...
@@ -288,7 +299,7 @@ class World:
     def forget(self, uid: str) -> None: ...
 
 
-def a_scheduler(world: World, profile: KubeSchedulerProfile) -> Scheduler:
+def a_scheduler(world: Simulator, profile: KubeSchedulerProfile) -> Scheduler:
     _binder: Binder = world
     _recorder: EventRecorder = world
     _writer: StatusWriter = world
@@ -329,6 +340,16 @@ async def the_whole(stop: asyncio.Event) -> int:
     settings = Settings(configuration=configuration_of(Path("config.yaml"), "mine"), port=0, observe=True)
     async with assembled(settings) as program, served(program, settings):
         return await run_until(assert_type(program, Program), stop)
+
+
+async def a_test_in_memory() -> None:
+    async with World(plugins=[PerNode]) as world:
+        world.add(make_node("a", annotations={"example.com/maintenance": "planned"}), make_node("b"))
+        world.add(make_pod("web-0", cpu="500m"))
+        await world.settle()
+        await world.advance(30.0)
+        assert_type(world.node_of("web-0"), str)
+        assert_type(world.clock, VirtualClock)
 
 
 async def a_test_with_an_api_server() -> None:
