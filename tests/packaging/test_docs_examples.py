@@ -14,9 +14,9 @@ import yaml
 import schedcache
 from schedcache.cli.commands import make_parser
 from schedcache.config import load_config
-from schedcache.framework.registry import ENTRY_POINT_GROUP
+from schedcache.config.installed import ENTRY_POINT_GROUP
 from schedcache.plugins.default_plugins import default_registry
-from schedcache.simulation import offline, simulate
+from schedcache.simulation import offline, profiles, simulate
 from tests.packaging import pages
 
 ROOT = pages.ROOT
@@ -119,6 +119,7 @@ def _answer(monkeypatch, plugin, objects):
     registry = default_registry()
     registry.register(plugin.name, plugin)
     monkeypatch.setattr(offline, "installed_registry", lambda: registry)
+    monkeypatch.setattr(profiles, "installed_names", lambda: {plugin.name})
     plugins = {"multiPoint": {"enabled": [{"name": plugin.name, "weight": 100}]}}
     profile = {"schedulerName": "default-scheduler", "plugins": plugins}
     return simulate(objects, _pod("new"), {"profiles": [profile]})

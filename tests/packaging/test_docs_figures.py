@@ -11,9 +11,10 @@ import re
 
 import pytest
 
+from schedcache.app.deadlines import HealthSettings, StopSettings
 from schedcache.app.settings import Settings
 from schedcache.kube.http import sockets
-from schedcache.kube.write import retrying
+from schedcache.kube.settings import KopfSettings, RequestSettings, SourceSettings, WatchSettings, WriteSettings
 from tests.packaging import pages
 
 MINUTE, MIB, MILLI = 1 / 60, 2**20, 1000
@@ -35,16 +36,9 @@ def required(what):
     return float(re.search(rf'{what} ?=? ?"?>=(\d+\.\d+)', (pages.ROOT / "pyproject.toml").read_text())[1])
 
 
-def first_pauses(number):
-    """How long that many tries of a reflector take at most, if all fail at once."""
-    first = default("kube.watch.pacing.Backoff", "first")
-    return sum(first * 2**i for i in range(number)) * 2
-
-
-def all_pauses():
-    """How long a write is tried, at most: pauses are stretched by up to a half."""
-    pauses = [min(retrying.LONGEST_PAUSE, retrying.FIRST_PAUSE * retrying.GROWTH**i) for i in range(retrying.TRIES - 1)]
-    return round(sum(pauses) * 1.5)
+def at_most(backoff, pauses):
+    """How long that many pauses take, stretched as far as chance can."""
+    return sum(min(backoff.limit, backoff.first * backoff.factor**i * (1 + backoff.jitter)) for i in range(pauses))
 
 
 def keepalive():
@@ -52,7 +46,7 @@ def keepalive():
     return idle + interval * count
 
 
-BACKOFF = "kube.watch.pacing.Backoff"
+RETRYING = at_most(WriteSettings.retry_backoff, WriteSettings.retry_tries - 1)
 
 QUOTED = {
     "README.md": [
@@ -66,8 +60,8 @@ QUOTED = {
         ("Python >= {}", required("requires-python")),
     ],
     "docs/watch.md": [
-        ("within a minute, it waits ({} s to {} s)", default(BACKOFF, "first"), default(BACKOFF, "limit")),
-        ("Lists are quorum reads in pages of {},", "kube.watch.lister:PAGE_LIMIT"),
+        ("within a minute, it waits ({} s to {} s)", SourceSettings.backoff.first, SourceSettings.backoff.limit),
+        ("Lists are quorum reads in pages of {},", SourceSettings.page_limit),
         (
             "for a random {} to {} s",
             literal("kube/watch/kind_watch.py", r"randint\((\d+), \d+\)"),
@@ -75,55 +69,52 @@ QUOTED = {
         ),
         ("run in slices of {} ms", ("kube.watch.pacing:SLICE_SECONDS", MILLI)),
         ("the same, within {} s and without an event, {} times", "kube.watch.edges:IDLE_SECONDS", "kube.watch.edges:IDLE_CLOSES"),
-        ("(at most {} s, plus up to a fifth)", "kube.http.transport:RETRY_AFTER_LIMIT"),
+        ("(at most {} s, plus up to a fifth)", RequestSettings.retry_after_limit_seconds),
         ("TCP keepalive notices within {} s", keepalive()),
-        ("no byte for {} s", "kube.watch.reflector:INACTIVITY_SECONDS"),
-        (
-            "Backoff is {} s, doubled up to {} s, multiplied by a random factor of 1 to 2, and starts over after {} minutes",
-            default(BACKOFF, "first"),
-            default(BACKOFF, "limit"),
-            default(BACKOFF, "reset_after") * MINUTE,
-        ),
-        ("Every {} minutes what is held", ("kube.watch.reflector:SWEEP_SECONDS", MINUTE)),
-        ("still the same {} seconds later", "kube.watch.reflector:GRACE_SECONDS"),
-        ("without an open watch for {} s**", "app.health:LOST_SECONDS"),
-        ("The first three attempts to connect again come within {} s", first_pauses(3)),
-        ("nothing has come over it for {} s**", "app.health:STALE_SECONDS"),
-        ("TCP ends the watch after {} s, and readiness fails {} s later", keepalive(), "app.health:LOST_SECONDS"),
-        ("`binding` fails when for {} s every bind", "app.health:LOST_SECONDS"),
-        ("for {} s it would report that all is well", "app.health:STALE_SECONDS"),
+        ("no byte for {} s", WatchSettings.inactivity_timeout_seconds),
+        ("Backoff is {} s, doubled each time", SourceSettings.backoff.first),
+        ("by a random factor of 1 to {}, {} s at most", 1 + SourceSettings.backoff.jitter, SourceSettings.backoff.limit),
+        ("starts over after {} minutes without", SourceSettings.backoff_reset_seconds * MINUTE),
+        ("Every {} minutes what is held", WatchSettings.sweep_interval_seconds * MINUTE),
+        ("still the same {} seconds later", WatchSettings.sweep_grace_seconds),
+        ("without an open watch for {} s**", HealthSettings.lost_seconds),
+        ("The first three attempts to connect again come within {} s", at_most(SourceSettings.backoff, 3)),
+        ("nothing has come over it for {} s**", HealthSettings.stale_seconds),
+        ("TCP ends the watch after {} s, and readiness fails {} s later", keepalive(), HealthSettings.lost_seconds),
+        ("`binding` fails when for {} s every bind", HealthSettings.lost_seconds),
+        ("for {} s it would report that all is well", HealthSettings.stale_seconds),
         ("kopf {} alone cannot keep them", required("kopf")),
-        ("deletes what is gone: every {} s", "kube.kopf.source:SWEEP_SECONDS"),
-        ("in the end every {} s", "kube.kopf.operator:LAST_PAUSE"),
-        ("if {} sweeps find it behind", "kube.kopf.source:STALE_SWEEPS"),
-        ("A sweep waits {} seconds for kopf", "kube.kopf.source:GRACE_SECONDS"),
-        ("with the pod's UID; {} at once", "kube.write.binder:CONCURRENT_BINDS"),
-        ("sent again, {} times in about {} seconds", "kube.write.retrying:TRIES", all_pauses()),
-        ("after Retry-After, {} times at most", "kube.http.transport:THROTTLED_TRIES"),
-        ("credentials are read again (at most every {} s)", "kube.http.transport:RELOAD_SECONDS"),
-        ("at the end of the series, {} minutes after", ("kube.write.event_recorder:FINISH_SECONDS", MINUTE)),
-        ("further ones every {} hour", ("kube.write.event_recorder:REFRESH_SECONDS", MINUTE * MINUTE)),
+        ("deletes what is gone: every {} s", KopfSettings.sweep_interval_seconds),
+        ("in the end every {} s", KopfSettings.error_backoff.limit),
+        ("if {} sweeps find it behind", KopfSettings.stale_sweeps),
+        ("A sweep waits {} seconds for kopf", KopfSettings.sweep_grace_seconds),
+        ("with the pod's UID; {} at once", WriteSettings.concurrent_binds),
+        ("sent again, {} times in about {} seconds", WriteSettings.retry_tries, round(RETRYING)),
+        ("after Retry-After, {} times at most", RequestSettings.throttled_tries),
+        ("credentials are read again (at most every {} s)", RequestSettings.credentials_reload_seconds),
+        ("at the end of the series, {} minutes after", WriteSettings.event_series_end_seconds * MINUTE),
+        ("further ones every {} hour", WriteSettings.event_series_refresh_seconds * MINUTE * MINUTE),
         (
             "One pod may start {} events at once and one more in {} minutes",
-            "kube.write.event_recorder:POD_BURST",
-            ("kube.write.event_recorder:POD_REFILL_SECONDS", MINUTE),
+            WriteSettings.pod_event_burst,
+            WriteSettings.pod_event_refill_seconds * MINUTE,
         ),
-        ("{} events and {} conditions may wait", "kube.write.event_recorder:WAITING_LIMIT", "kube.write.status_writer:WAITING_LIMIT"),
-        ("and then one of them every {} minute", ("kube.write.sparing:SPARING_SECONDS", MINUTE)),
-        ("a bind has {} s", default("kube.http.transport.Transport", "request_timeout")),
+        ("{} events and {} conditions may wait", WriteSettings.waiting_events, WriteSettings.waiting_patches),
+        ("and then one of them every {} minute", WriteSettings.repeated_warning_seconds * MINUTE),
+        ("a bind has {} s", RequestSettings.request_timeout_seconds),
     ],
     "docs/loop.md": [
         ("share one turn of the event loop, {} milliseconds at most", ("scheduling.scheduler:_SLICE_SECONDS", MILLI)),
         ("At most {} pods are between decision and answer", "scheduling.binding_cycle:MAX_BINDING"),
         (
             "read again, after {} s doubling to {} s",
-            "scheduling.binding_cycle:_FIRST_LOOK_AGAIN",
-            "scheduling.binding_cycle:LAST_LOOK_AGAIN",
+            "scheduling.binding_cycle:LOOK_AGAIN.first",
+            "scheduling.binding_cycle:LOOK_AGAIN.limit",
         ),
         ("starts a deadline of {} s", Settings.assumed_pod_ttl),
         ("{} pods are read at a time", "scheduling.expiry:_READS_AT_ONCE"),
-        ("Bindings under way get {} s", "app.program:DRAIN_SECONDS"),
-        ("Events and conditions that wait get {} s", "app.program:WRITE_SECONDS"),
+        ("Bindings under way get {} s", StopSettings.drain_seconds),
+        ("Events and conditions that wait get {} s", StopSettings.write_seconds),
     ],
     "docs/queue.md": [
         ("{} second after the first failure, doubled", default("scheduling.make_profiles", "initial_backoff")),
@@ -139,17 +130,17 @@ QUOTED = {
         ("- {}: whoever was reading", "cli.output:_BROKEN_PIPE"),
         ("`--kube-api-burst` ({} and {})", Settings.qps, Settings.burst),
         ("{} binds per second is kube-scheduler's default", Settings.qps),
-        ("the loop has not turned for {} s", "app.health:STALLED_SECONDS"),
-        ("when a kind has been without an open watch for {} s", "app.health:LOST_SECONDS"),
-        ("when no bind has been answered for {} s", "app.health:LOST_SECONDS"),
-        ("when a watch has been silent for {} s", "app.health:STALE_SECONDS"),
-        ("says why it is {} s", "app.health:LOST_SECONDS"),
-        ("scheduler_informer_disconnected_seconds > {}`", "app.health:LOST_SECONDS"),
-        ("scheduler_informer_last_heard_seconds > {}`", "app.health:STALE_SECONDS"),
+        ("the loop has not turned for {} s", HealthSettings.stalled_seconds),
+        ("when a kind has been without an open watch for {} s", HealthSettings.lost_seconds),
+        ("when no bind has been answered for {} s", HealthSettings.lost_seconds),
+        ("when a watch has been silent for {} s", HealthSettings.stale_seconds),
+        ("says why it is {} s", HealthSettings.lost_seconds),
+        ("scheduler_informer_disconnected_seconds > {}`", HealthSettings.lost_seconds),
+        ("scheduler_informer_last_heard_seconds > {}`", HealthSettings.stale_seconds),
         ("check takes longer than {} ms", ("cache.checks.validator:_SECONDS_PER_CALL", MILLI)),
         ("that it takes {} ms per change", ("cache.checks.validator:_SECONDS_PER_CALL", MILLI)),
-        ("`/readyz` says so after {} s", "app.health:LOST_SECONDS"),
-        ("once it answers again, {} s later at most", "scheduling.binding_cycle:LAST_LOOK_AGAIN"),
+        ("`/readyz` says so after {} s", HealthSettings.lost_seconds),
+        ("once it answers again, {} s later at most", "scheduling.binding_cycle:LOOK_AGAIN.limit"),
     ],
     "docs/plugins.md": [
         ("must lie in 0..{}", "framework.interface:MAX_NODE_SCORE"),
@@ -169,7 +160,7 @@ QUOTED = {
         ("bytes; {} MiB for a container", ("model.resources:DEFAULT_MEMORY", 1 / MIB)),
     ],
     "CHANGELOG.md": [
-        ("`/readyz` reports within {} s", "app.health:LOST_SECONDS"),
+        ("`/readyz` reports within {} s", HealthSettings.lost_seconds),
     ],
 }  # fmt: skip
 

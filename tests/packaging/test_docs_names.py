@@ -158,13 +158,13 @@ def is_said(span):
 RULES = (
     (r"make (\S+)", lambda found, _: found[1] in make_targets()),
     (r"kubectl apply -f (\S+)$", lambda found, page: is_file(found[1], page)),
-    (r"([\w-]+) FILE$", lambda found, _: found[1] in parsers()),
+    (r"(\w[\w-]+) FILE$", lambda found, _: found[1] in parsers()),
     (r"\.\w+ \| ", lambda *_: True),  # jq, which tests/dump/test_page.py knows
     (r"\??(\w+)=[A-Z/]+$", lambda found, _: found[1] in vocabulary()),
     (r"\?(\w+)", lambda found, _: found[1] in vocabulary()),
     (r"schedcache ([\w-]+)", lambda found, _: found[1] in parsers()),
-    (r"python -m (\S+)", lambda found, _: resolves(found[1])),
-    (r"python (\S+)", lambda found, page: is_file(found[1], page)),
+    (r"(?:\.venv/bin/)?python -m (\S+)", lambda found, _: resolves(found[1])),
+    (r"(?:\.venv/bin/)?python (\S+)", lambda found, page: is_file(found[1], page)),
     (r"from (\S+) import (\w+)$", lambda found, _: resolves(f"{found[1]}.{found[2]}")),
     # Of a command, or of a program in bench/ or hack/.
     (r"--?[a-z][\w-]*", lambda found, _: found[0] in flags() or found[0] in literals().splitlines()),

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, assert_type
 import numpy as np
 import numpy.typing as npt
 
+from schedcache.app.deadlines import StopSettings
 from schedcache.app.program import Program, assembled
 from schedcache.app.running import run_until, served
 from schedcache.app.settings import Settings, configuration_of
@@ -35,7 +36,7 @@ from schedcache.config import (
     LoadedConfig,
     config_from_dict,
     load_config,
-    with_defaults,
+    to_yaml,
 )
 from schedcache.framework import (
     SKIP,
@@ -75,10 +76,21 @@ from schedcache.framework import (
 from schedcache.kube.http.credentials import load_credentials
 from schedcache.kube.http.transport import Transport
 from schedcache.kube.kopf.source import KopfSource
+from schedcache.kube.settings import WatchSettings
 from schedcache.kube.watch.reflector import Reflector
 from schedcache.model import MalformedObjectError, Node, Pod, PodCondition, Resource, parse_quantity
 from schedcache.plugins.default_plugins import default_registry, installed_registry
-from schedcache.ports import Binder, EventRecorder, EventSink, EventSource, NoMetrics, StatusWriter
+from schedcache.ports import (
+    Binder,
+    EventRecorder,
+    EventSink,
+    EventSource,
+    NoMetrics,
+    OutcomeUnknownError,
+    RefusedError,
+    StatusWriter,
+    UnavailableError,
+)
 from schedcache.queue import QueuedPodInfo, SchedulingQueue
 from schedcache.scheduling import PodStore, Scheduler, make_cache_sink, make_profiles
 from schedcache.simulation import Answer, InputError, WhatIf, parse_objects, simulate
@@ -268,7 +280,8 @@ def configurations(text: str) -> KubeSchedulerConfiguration:
     try:
         loaded = assert_type(load_config(text, "config.yaml"), LoadedConfig)
     except ConfigError:
-        return with_defaults(config_from_dict(None).config)
+        return config_from_dict(None).config
+    assert_type(to_yaml(loaded.config), str)
     return loaded.config
 
 
@@ -328,6 +341,19 @@ def a_scheduler(world: Simulator, profile: KubeSchedulerProfile) -> Scheduler:
     return scheduler
 
 
+async def a_bind(binder: Binder, pod: Pod) -> str:
+    try:
+        await binder.bind(pod, "a")
+    except RefusedError as error:
+        return f"not bound: {error}"
+    except UnavailableError:
+        return "not bound: nobody was asked"
+    except OutcomeUnknownError:
+        found = await binder.get_pod(pod.namespace, pod.name)
+        return found.node_name if found is not None else ""
+    return "a"
+
+
 async def sources(cache: SchedulerCache) -> None:
     sink = make_cache_sink(cache, ClusterObjects(), PodStore())
     async with Transport(load_credentials("kubeconfig")) as transport:
@@ -337,7 +363,13 @@ async def sources(cache: SchedulerCache) -> None:
 
 
 async def the_whole(stop: asyncio.Event) -> int:
-    settings = Settings(configuration=configuration_of(Path("config.yaml"), "mine"), port=0, observe=True)
+    settings = Settings(
+        configuration=configuration_of(Path("config.yaml"), "mine"),
+        port=0,
+        observe=True,
+        watch=WatchSettings(page_limit=100),
+        stop=StopSettings(drain_seconds=5.0),
+    )
     async with assembled(settings) as program, served(program, settings):
         return await run_until(assert_type(program, Program), stop)
 
