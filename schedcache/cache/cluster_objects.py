@@ -19,6 +19,11 @@ PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
 ASSUMABLE = frozenset({PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM})
 """Kinds that a volume binder changes in thought before it changes them in the API."""
 
+Listener = Callable[[str, str], None]
+"""Told namespace and name of an object that is shown otherwise now, or no more."""
+OnRestored = Callable[[str, ClusterObject, ClusterObject], None]
+"""Told kind, what was assumed, and what the API has and is shown again."""
+
 _Key = tuple[str, str]
 _IndexFunction = Callable[[Any], Hashable]
 
@@ -44,6 +49,7 @@ class _Store:
         self.visible: dict[_Key, ClusterObject] = {}
         self.base: dict[_Key, ClusterObject] = {}
         """What the API has of the objects that `visible` has an assumed one of."""
+        self.listeners: list[Listener] = []
         self._functions: dict[str, _IndexFunction] = {NAMESPACE: lambda o: o.namespace, **_INDEXES.get(kind, {})}
         self._indexes: dict[str, dict[Hashable, dict[_Key, ClusterObject]]] = {name: {} for name in self._functions}
 
@@ -61,6 +67,8 @@ class _Store:
             if obj is not None:
                 index.setdefault(function(obj), {})[key] = obj
         self.generation += 1
+        for listener in self.listeners:
+            listener(*key)
 
     def from_api(self, key: _Key, obj: ClusterObject) -> None:
         base = self.base.get(key)
@@ -126,6 +134,8 @@ class ClusterObjects:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.validate = validate
+        self.on_restored: OnRestored | None = None
+        """To be told of assumptions that are taken back: a change like those that the API brings, but no event tells of it."""
         self._stores: dict[str, _Store] = {}
         self._validator = Validator(clock, on_corruption)
 
@@ -149,6 +159,10 @@ class ClusterObjects:
         """A number that rises with every change to an object of the kind, assumptions included."""
         return self._store(kind).generation
 
+    def listen(self, kind: str, listener: Listener) -> None:
+        """Have the listener told of each change to an object of the kind, assumptions included; it must not change anything."""
+        self._store(kind).listeners.append(listener)
+
     def add(self, kind: str, obj: ClusterObject) -> None:
         """The API has a new object, or a known one in a new version."""
         store, key = self._store(kind), _key(obj)
@@ -171,10 +185,15 @@ class ClusterObjects:
 
         What is assumed stays where the version that it was assumed on is still the newest.
         """
-        store = self._stores[kind] = self._store(kind).renewed(objects)
+        before = self._store(kind)
+        store = self._stores[kind] = before.renewed(objects)
         if self.validate:
             self._validator.start_over()
             self._validator.after(kind, store.check)
+        store.listeners = before.listeners
+        for key in before.visible.keys() | store.visible.keys() if store.listeners else ():
+            for listener in store.listeners:
+                listener(*key)
 
     def assume(self, kind: str, obj: ClusterObject) -> None:
         """Show the object changed. `obj` keeps the resourceVersion of the API's object that it was made from.
@@ -196,13 +215,15 @@ class ClusterObjects:
         store.show(key, obj)
         self._done(store, key)
 
-    def restore(self, kind: str, namespace: str, name: str) -> None:
-        """Take an assumption back; nothing where there is none."""
-        store, key = self._store(kind), (namespace, name)
-        held = store.base.pop(key, None)
-        if held is not None:
+    def restore(self, kind: str, assumed: ClusterObject) -> None:
+        """Take back what was assumed; nothing where a newer version, or another assumption, has taken its place."""
+        store, key = self._store(kind), _key(assumed)
+        if key in store.base and store.visible.get(key) is assumed:
+            held = store.base.pop(key)
             store.show(key, held)
             self._done(store, key)
+            if self.on_restored is not None:
+                self.on_restored(kind, assumed, held)
 
     def in_api(self, kind: str, namespace: str, name: str) -> Any | None:
         """One object as the API has it, whatever is assumed."""

@@ -112,6 +112,11 @@ class SchedulerCache:
     def pod_count(self) -> int:
         return len(self.pod_states)
 
+    def get_node(self, name: str) -> Node | None:
+        """The newest object of the node; None for one that the API does not have (any more)."""
+        info = self._entries.nodes.get(name)
+        return None if info is None else info.node
+
     def get_pod(self, pod: Pod) -> Pod:
         """The newest object of this UID. Raises NoUIDError, PodNotFoundError."""
         return self._known(pod).pod

@@ -16,7 +16,7 @@ exported here, and plugins import it from here alone.
 from schedcache.framework.diagnosis import Diagnosis, FitError, NodeStatuses, NoNodesError, PluginError
 from schedcache.framework.evaluation import Evaluation
 from schedcache.framework.filtering import failing, one_reason, passing
-from schedcache.framework.handle import Handle, PodNominator
+from schedcache.framework.handle import Handle, NodeLister, PodNominator, no_node
 from schedcache.framework.interface import (
     MAX_NODE_SCORE,
     BindPlugin,
@@ -31,6 +31,7 @@ from schedcache.framework.interface import (
     PostBindPlugin,
     PostFilterPlugin,
     PreBindPlugin,
+    PreBindPreFlightPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
     PreFilterResult,
@@ -71,6 +72,7 @@ __all__ = [
     "HypotheticalView",
     "Locality",
     "NoNodesError",
+    "NodeLister",
     "NodeStatuses",
     "NormalizeScorePlugin",
     "PermitPlugin",
@@ -82,6 +84,7 @@ __all__ = [
     "PostBindPlugin",
     "PostFilterPlugin",
     "PreBindPlugin",
+    "PreBindPreFlightPlugin",
     "PreEnqueuePlugin",
     "PreFilterPlugin",
     "PreFilterResult",
@@ -104,6 +107,7 @@ __all__ = [
     "WatchesKinds",
     "default_normalize_score",
     "failing",
+    "no_node",
     "one_reason",
     "passing",
     "unresolvable",

@@ -1,14 +1,19 @@
 """What a plugin is given besides its arguments: the rest of the cluster, and the ways to act on it."""
 
-from collections.abc import Collection, Sequence
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
 import msgspec
 
 from schedcache.cache.cluster_objects import ClusterObjects
 from schedcache.framework.waiting_pods import WaitingPods
-from schedcache.model import Pod
-from schedcache.ports import Binder
+from schedcache.model import Node, Pod
+from schedcache.ports import Binder, VolumeWriter
+
+NodeLister = Callable[[str], Node | None]
+"""Name -> the newest object, None = there is no such node."""
 
 
 class PodNominator(Protocol):
@@ -21,15 +26,25 @@ class PodNominator(Protocol):
         """The pods nominated to the node, in the order they came."""
 
 
+def no_node(_name: str) -> Node | None:
+    """The NodeLister where nobody follows the nodes."""
+    return None
+
+
 class Handle(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Given to every plugin of a profile when it is made.
 
-    The runtime makes one for each profile and fills in `scheduler_name`. `binder` is None where nothing can be bound
-    (offline). `waiting_pods` are those that Permit plugins keep waiting, of all profiles.
+    The runtime makes one for each profile and fills in `scheduler_name`. `binder` and `volume_writer` are None where nothing can
+    be bound (offline). `waiting_pods` are those that Permit plugins keep waiting, of all profiles. What awaits something does so on
+    `clock` (seconds, monotonic) and `sleep`.
     """
 
     cluster_objects: ClusterObjects
     nominator: PodNominator
     binder: Binder | None = None
+    volume_writer: VolumeWriter | None = None
+    node_lister: NodeLister = no_node
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     waiting_pods: WaitingPods = msgspec.field(default_factory=WaitingPods)
     scheduler_name: str = ""

@@ -50,16 +50,18 @@ class PreFilterResult(NamedTuple):
 class CycleState(dict[Any, Any]):
     """What plugins keep from one extension point to the next of one attempt; keys are the plugins' own.
 
-    `skip_filter` and `skip_score` hold the names of plugins that answered Skip in PreFilter or PreScore. A plugin without
-    PreScore may put itself into `skip_score` in PreFilter. `timer` is there in the attempts whose plugins are timed.
+    `skip_filter`, `skip_score` and `skip_pre_bind` hold the names of plugins that answered Skip in PreFilter, PreScore or
+    PreBindPreFlight. A plugin without PreScore may put itself into `skip_score` in PreFilter. `timer` is there in the attempts whose
+    plugins are timed.
     """
 
-    __slots__ = ("skip_filter", "skip_score", "timer")
+    __slots__ = ("skip_filter", "skip_pre_bind", "skip_score", "timer")
 
     def __init__(self, timer: PluginTimer | None = None) -> None:
         super().__init__()
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
+        self.skip_pre_bind: set[str] = set()
         self.timer = timer
 
 
@@ -179,9 +181,19 @@ class PermitPlugin(Plugin, Protocol):
 
 @runtime_checkable
 class PreBindPlugin(Plugin, Protocol):
-    """Work that must be done before the pod may be bound; may wait."""
+    """Work that must be done before the pod may be bound; may wait, and is cancelled when the pod is not to be bound any more.
+
+    Errors of the API may be raised: they are the attempt's, which is repeated after its backoff.
+    """
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str, /) -> Status | None: ...
+
+
+@runtime_checkable
+class PreBindPreFlightPlugin(PreBindPlugin, Protocol):
+    """Answers Skip beforehand where PreBind has nothing to do for the pod; None where it has. Must be quick."""
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str, /) -> Status | None: ...
 
 
 @runtime_checkable

@@ -1,7 +1,8 @@
 """The extension points after a node has been chosen: Reserve, Permit, PreBind, Bind, PostBind.
 
 Every method returns None for success, a rejection with the plugin's name, or a status with code Error. What the API
-answers to a bind (schedcache.ports errors) is raised, since only the caller can find out what it means.
+answers to a bind (schedcache.ports errors) is raised, since only the caller can find out what it means; what it answers in PreBind
+says nothing about the pod, and is an error like any other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -68,13 +69,32 @@ class Lifecycle:
         """Waits until all Permit plugins have allowed the pod, one has rejected it, or its time is up."""
         return await self.waiting_pods.wait(pod.uid)
 
-    async def run_pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """One plugin after the other, up to the first that does not succeed."""
+    def run_pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """SKIP where no PreBind plugin has anything to do for the pod, None where one has; an error is the attempt's."""
+        found: Status | None = SKIP
         for plugin in self._plugins["pre_bind"]:
+            if not hasattr(plugin, "pre_bind_pre_flight"):
+                found = None
+                continue
+            try:
+                status = rejection(checked_status(call(plugin, "pre_bind_pre_flight", state, pod, node_name)))
+            except Exception as error:  # noqa: BLE001  as in run_reserve
+                return _error(pod, plugin.name, "pre_bind_pre_flight", error)
+            if status is None:
+                found = None
+            elif status.code is Code.SKIP:
+                state.skip_pre_bind.add(plugin.name)
+            else:
+                return _error(pod, plugin.name, "pre_bind_pre_flight", status.message or status.code.label)
+        return found
+
+    async def run_pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """One plugin after the other, up to the first that does not succeed; without those that pre-flight left out."""
+        for plugin in self._plugins["pre_bind"]:
+            if plugin.name in state.skip_pre_bind:
+                continue
             try:
                 status = rejection(checked_status(await call_async(plugin, "pre_bind", state, pod, node_name)))
-            except ApiError:
-                raise
             except Exception as error:  # noqa: BLE001  as in run_reserve
                 return _error(pod, plugin.name, "pre_bind", error)
             if status is not None:

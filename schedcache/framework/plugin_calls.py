@@ -29,6 +29,8 @@ def failure_text(plugin: str, point: str, error: object) -> str:
             return f'running Score plugins: plugin "{plugin}" failed with: {error}'
         case "normalize_score":
             return f'running Normalize on Score plugins: plugin "{plugin}" failed with: {error}'
+        case "pre_bind_pre_flight":
+            return f'running PreBindPreFlight "{plugin}": {error}'
     return f'running {POINT_NAMES[point]} plugin "{plugin}": {error}'
 
 
@@ -43,6 +45,7 @@ POINT_NAMES = {
     "reserve": "Reserve",
     "unreserve": "Unreserve",
     "permit": "Permit",
+    "pre_bind_pre_flight": "PreBindPreFlight",
     "pre_bind": "PreBind",
     "bind": "Bind",
     "post_bind": "PostBind",

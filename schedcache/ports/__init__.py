@@ -12,7 +12,7 @@ Start with `effects` (the acting side) and `source` (the telling one), then `err
 
 from schedcache.ports.backoff import Backoff
 from schedcache.ports.cluster_event import ALL, WILDCARD, ClusterEvent
-from schedcache.ports.effects import Binder, EventRecorder, StatusWriter
+from schedcache.ports.effects import Binder, EventRecorder, StatusWriter, VolumeWriter
 from schedcache.ports.errors import (
     ApiError,
     ConflictError,
@@ -44,4 +44,5 @@ __all__ = [
     "RefusedError",
     "StatusWriter",
     "UnavailableError",
+    "VolumeWriter",
 ]

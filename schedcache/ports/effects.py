@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from schedcache.model import Pod, PodCondition
+from schedcache.model import PersistentVolume, PersistentVolumeClaim, Pod, PodCondition
 
 
 class Binder(Protocol):
@@ -17,6 +17,21 @@ class Binder(Protocol):
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         """A live read that skips every cache; None if there is no such pod. Raises RefusedError or UnavailableError."""
+
+
+class VolumeWriter(Protocol):
+    """Tells the volume controller and provisioners what has been decided for a claim.
+
+    Both writes are made only if the object is still what it was in the resourceVersion given, and return it as stored. They raise
+    RefusedError (NotFoundError) or UnavailableError where nothing was done, and OutcomeUnknownError where it may have been;
+    ConflictError is one of these: the object has changed, perhaps by our own first attempt.
+    """
+
+    async def prebind(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+        """Reserve the volume for the claim; its annotation bound-by-controller is written where `volume` has it."""
+
+    async def select_node(self, claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
+        """Ask for the claim's volume to be provisioned so that the node reaches it."""
 
 
 class StatusWriter(Protocol):

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import structlog
 
-from schedcache.framework import Code, Status
+from schedcache.framework import SKIP, Code, Status
 from schedcache.ports import Backoff, EventRecorder, OutcomeUnknownError, RefusedError, UnavailableError
 from schedcache.scheduling.decision import Decision
 from schedcache.scheduling.failure import Failure, FailureHandler
@@ -20,17 +20,19 @@ MAX_BINDING = 128
 LOOK_AGAIN = Backoff(first=1.0, limit=10.0)
 """Between two reads of a pod about which the API server has not answered: as the queue's backoff, so that these pods do not wait longer
 than others once it is back."""
+_ABANDONED = Status(Code.ERROR, ("the pod changed between the decision and its binding",))
 _log = structlog.get_logger(__name__)
 
 
 class _Running:
     """A binding cycle under way."""
 
-    __slots__ = ("abandoned", "on_permit", "task")
+    __slots__ = ("abandoned", "on_permit", "pre_bind", "task")
 
     def __init__(self, task: asyncio.Task[None], *, on_permit: bool) -> None:
         self.task = task
         self.on_permit = on_permit
+        self.pre_bind: asyncio.Task[Status | None] | None = None
         self.abandoned = False
 
 
@@ -78,20 +80,22 @@ class BindingCycles:
         self._running[decision.pod.uid] = _Running(task, on_permit=decision.waiting)
 
     def abandon(self, uid: str) -> bool:
-        """Do not bind the pod unless the request has been sent; False if no cycle runs for it."""
+        """Do not bind the pod unless the request has been sent, and end its PreBind; False if no cycle runs for it."""
         running = self._running.get(uid)
         if running is None:
             return False
         running.abandoned = True
+        if running.pre_bind is not None:
+            running.pre_bind.cancel()
         return True
 
     async def drain(self, seconds: float) -> None:
         """Give the bindings under way some time to end, then end them: what has no outcome by then is forgotten here.
 
-        Pods that still wait on Permit are forgotten at once, and without a word to them: nothing was wrong with them.
+        Pods that still wait on Permit or in PreBind are forgotten at once, and without a word to them: nothing was wrong with them.
         """
         for running in self._running.values():
-            if running.on_permit:
+            if running.on_permit or running.pre_bind is not None:
                 running.task.cancel()
         tasks = [running.task for running in self._running.values()]
         if tasks:
@@ -132,19 +136,21 @@ class BindingCycles:
                 self._fail(d, Failure.of_status(status))
 
     async def _steps(self, d: Decision) -> Status | None:
+        pre_flight = d.framework.run_pre_bind_pre_flight(d.cycle_state, d.pod, d.node_name)
+        if pre_flight not in (None, SKIP):
+            return pre_flight
         if d.waiting:
             status = await self._wait_on_permit(d)
             if status is not None:
                 return status
         # From here on no event can help the pod: a failure is an error, and is retried after backoff whatever happened.
         self._state.queue.done(d.info.popped_uid)
-        if d.framework.points["pre_bind"]:
-            with self._aside():
-                status = await d.framework.run_pre_bind(d.cycle_state, d.pod, d.node_name)
+        if pre_flight is None:
+            status = await self._pre_bind(d)
             if status is not None:
                 return status
         if self._running[d.pod.uid].abandoned:
-            return Status(Code.ERROR, ("the pod changed between the decision and its binding",))
+            return _ABANDONED
         return await d.framework.run_bind(d.cycle_state, d.pod, d.node_name)
 
     async def _wait_on_permit(self, d: Decision) -> Status | None:
@@ -155,6 +161,22 @@ class BindingCycles:
         result = "Success" if status is None else status.code.label
         self._state.metrics.permit_wait(result, self._state.clock() - since)
         return status
+
+    async def _pre_bind(self, d: Decision) -> Status | None:
+        """May last minutes; it ends at once when the pod is not to be bound any more."""
+        running = self._running[d.pod.uid]
+        if running.abandoned:
+            return _ABANDONED
+        work = asyncio.create_task(d.framework.run_pre_bind(d.cycle_state, d.pod, d.node_name))
+        running.pre_bind = work
+        with self._aside():
+            try:
+                await asyncio.wait([work])
+            finally:
+                running.pre_bind = None
+                work.cancel()
+                await asyncio.gather(work, return_exceptions=True)
+        return _ABANDONED if work.cancelled() else work.result()
 
     def _enter(self) -> None:
         self._binding += 1

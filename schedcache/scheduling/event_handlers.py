@@ -37,6 +37,7 @@ class EventHandlers:
         self._objects = objects
         self._nodes: dict[str, Node] = {}
         self._synced: set[str] = set()
+        objects.on_restored = self._restored
 
     @property
     def synced_kinds(self) -> frozenset[str]:
@@ -95,6 +96,10 @@ class EventHandlers:
         else:
             self._objects.remove(kind, obj)
             self._state.queue.move(cluster_event(kind, DELETE), obj, None)
+
+    def _restored(self, kind: str, assumed: ClusterObject, held: ClusterObject) -> None:
+        """A volume that was taken in thought is free again: who found none must hear of it, as of any change."""
+        self._state.queue.move(cluster_event(kind, UPDATE), assumed, held)
 
     def _add_node(self, node: Node) -> None:
         held = self._nodes.get(node.name)

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from schedcache.framework import Code, CycleState, Framework, RowView, Status
+from schedcache.framework import SKIP, Code, CycleState, Framework, RowView, Status
 from schedcache.framework.diagnosis import NodeStatuses
 from schedcache.framework.filtering import Feasibility
 from schedcache.framework.plugin_timer import PluginTimer
@@ -104,6 +104,14 @@ class MeasuredFramework(Framework):
         started = self._clock()
         status = super().run_permit(state, pod, node_name)
         self._tell("Permit", started, _label(status))
+        return status
+
+    def run_pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        if not self.points["pre_bind"]:
+            return SKIP
+        started = self._clock()
+        status = super().run_pre_bind_pre_flight(state, pod, node_name)
+        self._tell("PreBindPreFlight", started, _label(status))
         return status
 
     async def run_pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:

@@ -24,7 +24,7 @@ class PodEvents:
     ) -> None:
         """`reject_waiting(uid, why)` ends a pod's wait on Permit; False if it does not wait.
 
-        `abandon(uid)` keeps a running binding cycle from binding; False if there is none.
+        `abandon(uid)` keeps a running binding cycle from binding, and ends its PreBind; False if there is none.
         """
         self._state = state
         self._reject_waiting = reject_waiting
@@ -78,7 +78,7 @@ class PodEvents:
         state = self._state
         present = {pod.uid for pod in pods}
         for pod in [pod for pod in state.pods.values() if pod.uid not in present]:
-            self._reject_waiting(pod.uid, "the pod is gone")
+            self._end_binding(pod.uid, "the pod is gone")
             state.status_writer.forget(pod.uid)
             state.pods.discard(pod)
             state.queue.delete(pod)
@@ -88,12 +88,12 @@ class PodEvents:
             if pod.node_name:
                 state.cache.add_pod(pod)
                 if held is not None and not held.node_name:
-                    self._reject_waiting(pod.uid, "the pod was bound by another component")
+                    self._end_binding(pod.uid, "the pod was bound by another component")
                     state.queue.delete(held)
                 continue
             if pod.terminating:
                 # Its assumption was not kept.
-                self._reject_waiting(pod.uid, "the pod was deleted")
+                self._end_binding(pod.uid, "the pod was deleted")
             if held is not None:
                 self._update_unassigned(held, pod)
             elif state.is_ours(pod):
@@ -138,8 +138,8 @@ class PodEvents:
             return
         state.queue.delete(held)
         state.status_writer.forget(new.uid)
-        # Our own bind comes after the wait on Permit: who still waits was bound by another component, even if to the same node.
-        self._reject_waiting(new.uid, "the pod was bound by another component")
+        # Our own bind comes after Permit and PreBind: who is still there was bound by another component, even if to the same node.
+        self._end_binding(new.uid, "the pod was bound by another component")
         if assumed is not None and assumed.node_name != new.node_name:
             state.room_freed(assumed)
         elif held.nominated_node_name not in ("", new.node_name):
@@ -168,8 +168,7 @@ class PodEvents:
         if new.terminating and not held.terminating:
             self._assumed_pod_deleted(cached)
         elif not is_ours:
-            if not self._reject_waiting(new.uid, "the pod has another scheduler now"):
-                self._abandon(new.uid)
+            self._end_binding(new.uid, "the pod has another scheduler now")
         elif new.requests is not held.requests:
             # A pod that grew must count in full at once: the decision was made on the smaller one
             # (kubernetes/kubernetes#126891).
@@ -184,5 +183,11 @@ class PodEvents:
     def _assumed_pod_deleted(self, assumed: Pod) -> None:
         """Free the node at once (kubernetes/kubernetes#134217); a bind on its way fails by itself, and owes nothing any more."""
         if not self._reject_waiting(assumed.uid, "the pod was deleted"):
+            self._abandon(assumed.uid)
             self._state.forget(assumed)
         self._state.room_freed(assumed)
+
+    def _end_binding(self, uid: str, why: str) -> None:
+        """The pod's binding cycle is to stop where it waits; a bind request that was sent is sent."""
+        if not self._reject_waiting(uid, why):
+            self._abandon(uid)

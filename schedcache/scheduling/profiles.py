@@ -1,11 +1,12 @@
 """Profiles and the queue that serves them all."""
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 
 from schedcache.cache import ClusterObjects
 from schedcache.config import KubeSchedulerProfile
-from schedcache.framework import Framework, Handle, PluginSetError, Registry
-from schedcache.ports import Binder, Metrics, NoMetrics
+from schedcache.framework import Framework, Handle, NodeLister, PluginSetError, Registry, no_node
+from schedcache.ports import Binder, Metrics, NoMetrics, VolumeWriter
 from schedcache.queue import Nominator, PodLister, QueueMetrics, SchedulingQueue, priority_sort
 from schedcache.scheduling.measured_framework import MeasuredFramework
 from schedcache.scheduling.stand_ins import STAND_IN_HINTS
@@ -17,8 +18,11 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
     *,
     objects: ClusterObjects,
     binder: Binder | None,
+    volume_writer: VolumeWriter | None = None,
+    node_lister: NodeLister = no_node,
     pod_lister: PodLister,
     clock: Callable[[], float],
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     initial_backoff: float = 1.0,
     max_backoff: float = 10.0,
     max_in_unschedulable: float = 300.0,
@@ -27,11 +31,20 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
 ) -> tuple[dict[str, Framework], SchedulingQueue]:
     """Frameworks by scheduler name, and their queue. Times are seconds; `profiles` have their defaults filled in.
 
-    `binder` None: nothing will be bound. Raises PluginSetError for a profile that does not make sense, for two that sort
-    the queue differently, and for a plugin that registers an event which does not exist.
+    `binder` None: nothing will be bound; `volume_writer` None: no claim that waits for its first consumer will be. Raises
+    PluginSetError for a profile that does not make sense, for two that sort the queue differently, and for a plugin that registers
+    an event which does not exist.
     """
     nominator = Nominator(pod_lister)
-    handle = Handle(cluster_objects=objects, nominator=nominator, binder=binder)
+    handle = Handle(
+        cluster_objects=objects,
+        nominator=nominator,
+        binder=binder,
+        volume_writer=volume_writer,
+        node_lister=node_lister,
+        clock=clock,
+        sleep=sleep,
+    )
     frameworks: dict[str, Framework] = {
         profile.scheduler_name: MeasuredFramework(
             profile, registry, handle, metrics=metrics or NoMetrics(), clock=clock

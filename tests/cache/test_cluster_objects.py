@@ -100,19 +100,21 @@ class TestAssumed:
         assert list(objects.list(PV)) == list(objects.assumed(PV)) == [changed]
         assert list(objects.indexed(PV, CLAIM, ("db", "data"))) == [changed]
         assert objects.generation(PV) == generation + 1
-        objects.restore(PV, "", "v")
+        objects.restore(PV, changed)
         assert objects.get(PV, "", "v") is objects.in_api(PV, "", "v") is base
         assert list(objects.assumed(PV)) == []
-        objects.restore(PV, "", "v")
+        objects.restore(PV, changed)
         assert objects.generation(PV) == generation + 2
 
     def test_twice_goes_back_to_the_api(self, objects):
         base = claim("c")
         objects.add(PVC, base)
-        for name in ("v1", "v2"):
-            objects.assume(PVC, claim("c", volume_name=name))
-        assert objects.get(PVC, "db", "c").volume_name == "v2"
-        objects.restore(PVC, "db", "c")
+        first, second = (claim("c", volume_name=name) for name in ("v1", "v2"))
+        objects.assume(PVC, first)
+        objects.assume(PVC, second)
+        objects.restore(PVC, first)
+        assert objects.get(PVC, "db", "c") is second
+        objects.restore(PVC, second)
         assert objects.get(PVC, "db", "c") is base
 
     def test_ends_with_a_newer_version_and_outlives_a_repeated_one(self, objects):
@@ -125,7 +127,7 @@ class TestAssumed:
         objects.update(PVC, newer)
         assert objects.get(PVC, "db", "c") is newer
         assert list(objects.assumed(PVC)) == []
-        objects.restore(PVC, "db", "c")
+        objects.restore(PVC, assumed)
         assert objects.get(PVC, "db", "c") is newer
 
     def test_ends_with_the_object(self, objects):
@@ -184,3 +186,27 @@ class TestReplace:
         assert objects.in_api(PV, "", "same").phase == ""
         assert objects.get(PV, "", "newer").phase == ""
         assert objects.get(PV, "", "gone") is None
+
+
+class TestListeners:
+    def test_are_told_of_each_change_of_their_kind(self, objects):
+        told = []
+        objects.listen(PVC, lambda namespace, name: told.append((namespace, name)))
+        objects.add(PV, volume("v"))
+        objects.add(PVC, claim("c"))
+        objects.update(PVC, claim("c", "2"))
+        assumed = claim("c", "2", volume_name="v")
+        objects.assume(PVC, assumed)
+        objects.update(PVC, claim("c", "2"))
+        objects.restore(PVC, assumed)
+        objects.remove(PVC, claim("c", "2"))
+        assert told == [("db", "c")] * 5
+
+    def test_are_told_of_all_that_a_replacement_may_have_changed_and_stay(self, objects):
+        told = []
+        objects.add(PVC, claim("gone"))
+        objects.listen(PVC, lambda namespace, name: told.append(name))
+        objects.replace(PVC, [claim("new")])
+        assert sorted(told) == ["gone", "new"]
+        objects.update(PVC, claim("new", "2"))
+        assert sorted(told) == ["gone", "new", "new"]

@@ -83,10 +83,16 @@ class ObjectsMachine(RuleBasedStateMachine):
         if kind is None:
             self.assumed[volume.name] = volume
 
-    @rule(name=names)
-    def restore(self, name: str) -> None:
-        self.objects.restore(PV, "", name)
-        self.assumed.pop(name, None)
+    @rule(name=names, volume=volumes())
+    def restore(self, name: str, volume: PersistentVolume) -> None:
+        told = []
+        self.objects.on_restored = lambda kind, assumed, held: told.append((kind, assumed, held))
+        self.objects.restore(PV, volume)
+        assert not told
+        if name in self.assumed:
+            assumed = self.assumed.pop(name)
+            self.objects.restore(PV, assumed)
+            assert told == [(PV, assumed, self.api[name])]
 
     @invariant()
     def equals_the_model(self) -> None:

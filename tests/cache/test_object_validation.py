@@ -95,7 +95,7 @@ def test_damage_is_found_and_mended_by_what_is_read_afresh(message, damage):
         lambda o: o.update(PV, volume("v1", "slow", "2")),
         lambda o: o.remove(PV, volume("v1", "fast")),
         lambda o: o.assume(PV, volume("v1", "slow")),
-        lambda o: o.restore(PV, "", "v2"),
+        lambda o: o.restore(PV, o.get(PV, "", "v2")),
     ],
     ids=["add", "update", "remove", "assume", "restore"],
 )
@@ -110,7 +110,7 @@ def test_every_change_validates_its_kind_where_asked_to(call):
 def test_nothing_is_validated_otherwise():
     objects = stores()
     _index(objects, "claim")["db", "other"] = {}
-    objects.restore(PV, "", "v2")
+    objects.restore(PV, objects.get(PV, "", "v2"))
     objects.replace("Service", [])
     assert not objects.validate
 
@@ -134,7 +134,7 @@ def test_of_a_large_kind_every_change_has_its_object_checked(monkeypatch):
     checked.clear()
     objects.add(PV, volume("v3", "fast"))
     objects.assume(PV, volume("v1", "slow"))
-    objects.restore(PV, "", "v1")
+    objects.restore(PV, objects.get(PV, "", "v1"))
     objects.remove(PV, volume("v2", "fast"))
     objects.add("Service", Service(name="s", namespace="b"))
     assert checked == [(PV, "", "v3"), (PV, "", "v1"), (PV, "", "v1"), (PV, "", "v2"), ("Service", "b", "s")]
@@ -146,7 +146,7 @@ def test_a_difference_is_told_once_until_the_kind_is_replaced():
     for _ in range(2):
         _index(objects, "claim")["db", "other"] = {}
         objects.add(PV, volume("v3", "fast"))
-        objects.restore(PV, "", "v2")
+        objects.restore(PV, objects.get(PV, "", "v2"))
         objects.replace(PV, [volume("v2", "fast")])
     assert [error.kind for error in told] == ["corruption"] * 2
 

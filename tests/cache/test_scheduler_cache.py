@@ -210,6 +210,16 @@ def test_a_node_without_name_is_refused(method):
     assert (cache.node_count(), len(cache.node_tree)) == (0, 0)
 
 
+def test_a_node_is_looked_up_as_the_api_has_it():
+    cache, node = make_cache(), make_node("n1")
+    cache.add_pod(make_pod("a", "n1"))
+    assert cache.get_node("n1") is cache.get_node("n2") is None
+    cache.add_node(node)
+    assert cache.get_node("n1") is node
+    cache.remove_node(node)
+    assert cache.get_node("n1") is None
+
+
 def test_pods_that_ask_for_none_of_a_resource_come_and_go():
     cache = make_cache("n1")
     pods = [make_pod(name, "n1", requests={"x.io/y": "0"}) for name in ("a", "b")]

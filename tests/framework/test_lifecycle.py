@@ -119,12 +119,46 @@ async def test_the_first_binder_that_does_not_skip_decides():
     assert (await faulty.run_bind(CycleState(), make_pod("p"), "n")).reasons == ('running Bind plugin "A": bug',)
 
 
-@pytest.mark.parametrize("point", ["bind", "pre_bind"])
-async def test_what_the_api_answers_is_for_the_caller_to_judge(point):
-    framework = make_framework(answering("A", point, OutcomeUnknownError("lost")))
-    run = framework.run_bind if point == "bind" else framework.run_pre_bind
+async def test_what_the_api_answers_to_a_bind_is_for_the_caller_to_judge():
+    framework = make_framework(answering("A", "bind", OutcomeUnknownError("lost")))
     with pytest.raises(OutcomeUnknownError):
-        await run(CycleState(), make_pod("p"), "n")
+        await framework.run_bind(CycleState(), make_pod("p"), "n")
+
+
+async def test_what_the_api_answers_in_pre_bind_is_an_error_like_any_other():
+    framework = make_framework(answering("A", "pre_bind", OutcomeUnknownError("lost")))
+    status = await framework.run_pre_bind(CycleState(), make_pod("p"), "n")
+    assert status == Status(Code.ERROR, ('running PreBind plugin "A": lost',), "A")
+
+
+def with_pre_flight(name, answer):
+    """A PreBind plugin that says beforehand whether it has anything to do."""
+    made = answering(name, "pre_bind", unschedulable(f"{name} ran"))
+    made.pre_bind_pre_flight = lambda *_: answer
+    return made
+
+
+@pytest.mark.parametrize(
+    ("plugins", "skips"),
+    [
+        ([], True),
+        ([with_pre_flight("A", SKIP), with_pre_flight("B", SKIP)], True),
+        ([with_pre_flight("A", SKIP), with_pre_flight("B", None)], False),
+        ([with_pre_flight("A", SKIP), answering("B", "pre_bind", unschedulable("B ran"))], False),
+    ],
+)
+async def test_pre_bind_is_left_out_where_no_plugin_has_anything_to_do(plugins, skips):
+    framework, state = make_framework(*plugins), CycleState()
+    assert framework.run_pre_bind_pre_flight(state, make_pod("p"), "n") is (SKIP if skips else None)
+    status = await framework.run_pre_bind(state, make_pod("p"), "n")
+    assert status == (None if skips else Status(Code.UNSCHEDULABLE, ("B ran",), "B"))
+
+
+def test_a_pre_flight_that_fails_ends_the_attempt():
+    faulty = answering("A", "pre_bind", None)
+    faulty.pre_bind_pre_flight = lambda *_: 1 / 0
+    status = make_framework(faulty).run_pre_bind_pre_flight(CycleState(), make_pod("p"), "n")
+    assert status == Status(Code.ERROR, ('running PreBindPreFlight "A": division by zero',), "A")
 
 
 async def test_pre_bind_stops_at_the_first_that_does_not_succeed():

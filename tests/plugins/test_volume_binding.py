@@ -321,7 +321,7 @@ def test_assumed_volumes_are_not_given_away_again():
     plugin = VolumeBinding(None, given)
     given.cluster_objects.assume("PersistentVolume", volume("v", claim=("other", "uid-other")))
     assert rejected(plugin, pod_with("p", "c"), SNAPSHOT) == {"a": NO_VOLUME, "b": NO_VOLUME}
-    given.cluster_objects.restore("PersistentVolume", "", "v")
+    given.cluster_objects.restore("PersistentVolume", given.cluster_objects.get("PersistentVolume", "", "v"))
     assert rejected(plugin, pod_with("p", "c"), SNAPSHOT) == {}
 
 
@@ -404,31 +404,6 @@ def test_the_profile_may_turn_the_shape_around():
     args = VolumeBindingArgs(shape=[UtilizationShapePoint(0, 0), UtilizationShapePoint(100, 10)])
     plugin = binding(STATIC, claim("c", 5), volume("v10", 10, on=["a"]), volume("v5", 5, on=["b"]), args=args)
     assert scored(plugin, pod_with("p", "c")) == {"a": 50, "b": 100}
-
-
-# ---- a scheduler that cannot bind volumes refuses such pods
-
-
-def test_a_pod_whose_claims_are_still_to_be_bound_is_refused_once_it_has_its_node():
-    plugin, state, pod = (
-        binding(STATIC, claim("c"), claim("d"), volume("v"), volume("w")),
-        CycleState(),
-        pod_with("p", "d", "c"),
-    )
-    plugin.pre_filter(state, pod, SNAPSHOT)
-    plugin.filter(state, pod, whole(SNAPSHOT))
-    status = plugin.reserve(state, pod, "a")
-    assert status.code is UNRESOLVABLE
-    assert "(c, d)" in status.message
-    assert "node a" in status.message
-
-
-@pytest.mark.parametrize("pod", [pod_with("p", "c"), pod_with("p")])
-def test_a_pod_whose_claims_are_bound_is_not(pod):
-    plugin, state = binding(claim("c", bound_to="v"), csi_volume("v")), CycleState()
-    if plugin.pre_filter(state, pod, SNAPSHOT) is None:
-        plugin.filter(state, pod, whole(SNAPSHOT))
-    assert plugin.reserve(state, pod, "a") is None
 
 
 # ---- hints

@@ -131,6 +131,7 @@ async def test_every_extension_point_is_timed():
         ("Score", "Success"): 1,
         ("Reserve", "Success"): 1,
         ("Permit", "Success"): 1,
+        ("PreBindPreFlight", "Success"): 1,
         ("PreBind", "Success"): 1,
         ("Bind", "Success"): 1,
         ("PostBind", "Success"): 1,
