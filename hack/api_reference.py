@@ -28,6 +28,7 @@ CHAPTERS = {
         "schedcache.kube.write.binder",
         "schedcache.kube.write.event_recorder",
         "schedcache.kube.write.status_writer",
+        "schedcache.kube.write.volume_writer",
         "schedcache.kube.write.rate",
         "schedcache.kube.settings",
     ),

@@ -24,6 +24,7 @@ from schedcache.kube.write.binder import ApiBinder
 from schedcache.kube.write.event_recorder import ApiEventRecorder
 from schedcache.kube.write.rate import TokenBucket
 from schedcache.kube.write.status_writer import ApiStatusWriter
+from schedcache.kube.write.volume_writer import ApiVolumeWriter
 from schedcache.plugins.default_plugins import installed_registry
 from schedcache.ports import EventSink
 from schedcache.scheduling import PodStore, Scheduler, make_profiles
@@ -139,11 +140,14 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
             scheduler.state.contradicted("validation", error)
 
         objects = ClusterObjects(validate=settings.validate, on_corruption=contradicted)
+        cache = SchedulerCache(settings.assumed_pod_ttl, validate=settings.validate, on_corruption=contradicted)
         frameworks, queue = make_profiles(
             settings.profiles,
             plugins,
             objects=objects,
             binder=binder,
+            volume_writer=ApiVolumeWriter(transport, TokenBucket(settings.qps, settings.burst)),
+            node_lister=cache.get_node,
             pod_lister=pods.get,
             clock=time.monotonic,
             initial_backoff=settings.configuration.pod_initial_backoff_seconds,
@@ -153,7 +157,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
             queue_metrics=metrics,
         )
         scheduler = Scheduler(
-            cache=SchedulerCache(settings.assumed_pod_ttl, validate=settings.validate, on_corruption=contradicted),
+            cache=cache,
             queue=queue,
             pods=pods,
             objects=objects,

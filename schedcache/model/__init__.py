@@ -45,6 +45,10 @@ from schedcache.model.quantity import QuantityError, parse_quantity
 from schedcache.model.resource_version import compare_resource_versions
 from schedcache.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PodRequests, Resource
 from schedcache.model.storage import (
+    BIND_COMPLETED_ANNOTATION,
+    BOUND_BY_CONTROLLER_ANNOTATION,
+    SELECTED_NODE_ANNOTATION,
+    ClaimRef,
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
@@ -57,6 +61,8 @@ from schedcache.model.storage import (
 from schedcache.model.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration, tolerated
 
 __all__ = [
+    "BIND_COMPLETED_ANNOTATION",
+    "BOUND_BY_CONTROLLER_ANNOTATION",
     "CPU",
     "EPHEMERAL_STORAGE",
     "HOSTNAME_LABEL",
@@ -65,10 +71,12 @@ __all__ = [
     "NO_SCHEDULE",
     "PREFER_NO_SCHEDULE",
     "REGION_LABEL",
+    "SELECTED_NODE_ANNOTATION",
     "ZONE_LABEL",
     "CSIDriver",
     "CSINode",
     "CSIStorageCapacity",
+    "ClaimRef",
     "ClusterObject",
     "ContainerImage",
     "LabelSelector",

@@ -20,6 +20,12 @@ from schedcache.model.wire import ObjectMeta, Quantity, QuantityMap
 STORAGE = "storage"
 # Read before spec.storageClassName, as k8s.io/component-helpers/storage/volume does.
 BETA_STORAGE_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+SELECTED_NODE_ANNOTATION = "volume.kubernetes.io/selected-node"
+"""On a claim: the node that its volume is to be provisioned for. A provisioner that cannot do it takes it off."""
+BIND_COMPLETED_ANNOTATION = "pv.kubernetes.io/bind-completed"
+"""On a claim: the controller has done all that belongs to its binding."""
+BOUND_BY_CONTROLLER_ANNOTATION = "pv.kubernetes.io/bound-by-controller"
+"""On a volume: it was chosen for its claim by a component, which may undo that, and not by a person."""
 DEFAULT_VOLUME_MODE = "Filesystem"
 IMMEDIATE = "Immediate"
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
@@ -121,6 +127,11 @@ class PersistentVolumeClaim(ClusterObject, frozen=True, eq=False, kw_only=True):
 
     _reader: ClassVar[Reader[Any]] = Reader("PersistentVolumeClaim", wire.PersistentVolumeClaimWire)
     namespaced: ClassVar[bool] = True
+
+    @property
+    def fully_bound(self) -> bool:
+        """Whether it has its volume, and the controller nothing left to do."""
+        return bool(self.volume_name) and BIND_COMPLETED_ANNOTATION in self.annotations
 
     @classmethod
     def _from_wire(cls, w: wire.PersistentVolumeClaimWire) -> Self:

@@ -1,5 +1,6 @@
 """VolumeBinding: the pod's claims, bound or to be bound on the node (kube-scheduler 1.37)."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,9 +23,11 @@ from schedcache.framework import (
 )
 from schedcache.model import CSIDriver, CSINode, CSIStorageCapacity, Pod, StorageClass, Volume
 from schedcache.plugins.resources.shape_score import FULL, broken_line
+from schedcache.plugins.volumes.assumed import AssumedVolumes
 from schedcache.plugins.volumes.binder import PodClaims, PodVolumes, VolumeBinder, volume_limit
 from schedcache.plugins.volumes.csi_nodes import CSI_NODE, MIGRATED_PLUGINS_ANNOTATION
 from schedcache.plugins.volumes.pod_claims import claim_of, claim_volumes, hint_by_name, not_found_text, ownership_fault
+from schedcache.plugins.volumes.waiting import VolumeBindingError, VolumeWaiting
 
 if TYPE_CHECKING:
     from schedcache.cache import Snapshot
@@ -36,13 +39,15 @@ _CLAIM_LOST = "Lost"
 
 
 class _State:
-    """What PreFilter and Filter found; `claims` None: the pod has no claims."""
+    """What PreFilter and Filter found and Reserve assumed; `claims` None: the pod has no claims."""
 
-    __slots__ = ("claims", "volumes")
+    __slots__ = ("assumed", "claims", "row_of", "volumes")
 
     def __init__(self, claims: PodClaims | None = None) -> None:
         self.claims = claims
         self.volumes: PodVolumes | None = None
+        self.row_of: Mapping[str, int] = {}
+        self.assumed: AssumedVolumes | None = None
 
 
 class VolumeBinding:
@@ -57,7 +62,10 @@ class VolumeBinding:
     def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
         self._objects = handle.cluster_objects
         self._binder = VolumeBinder(handle.cluster_objects)
-        self._line = broken_line((args or VolumeBindingArgs()).shape)
+        args = args or VolumeBindingArgs()
+        self._line = broken_line(args.shape)
+        self._writer = handle.volume_writer
+        self._waiting = VolumeWaiting(handle, args.bind_timeout_seconds)
 
     def pre_filter(self, state: CycleState, pod: Pod, _snapshot: "Snapshot") -> Status | None:
         if not pod.volumes or next(claim_volumes(pod), None) is None:
@@ -94,6 +102,7 @@ class VolumeBinding:
             return failing(len(view), _NOT_FOUND)
         if found.volumes is None:
             found.volumes = self._binder.new_volumes(found.claims, len(view.columns.generation))
+            found.row_of = view.columns.row_of
         return self._binder.find(found.claims, found.volumes, view)
 
     def explain(self, state: CycleState, _pod: Pod, view: RowView) -> str:
@@ -126,18 +135,38 @@ class VolumeBinding:
         return rounded
 
     def reserve(self, state: CycleState, _pod: Pod, node_name: str) -> Status | None:
-        """Refuse what has to be bound or provisioned: a pod bound without that would wait on its node for ever."""
+        """Show others in thought what PreBind will write: a volume that is taken, a claim that is provisioned for the node."""
         found: _State | None = state.get(_STATE_KEY)
-        if found is None or found.volumes is None or not found.volumes.order:
-            return None
-        names = ", ".join(sorted({claim.name for claim in found.volumes.order}))
-        return unresolvable(
-            f"pod has claims that wait for their first consumer ({names}), and this scheduler cannot bind them "
-            f"(it would choose node {node_name})"
-        )
+        if found is not None and found.volumes is not None and found.volumes.order:
+            found.assumed = AssumedVolumes(self._objects, node_name)
+            found.assumed.assume(*found.volumes.on(found.row_of[node_name]))
+        return None
 
-    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Nothing was claimed."""
+    @staticmethod
+    def unreserve(state: CycleState, _pod: Pod, _node_name: str) -> None:
+        """What has been written stays; there is no undoing it in the API."""
+        found: _State | None = state.get(_STATE_KEY)
+        if found is not None and found.assumed is not None:
+            found.assumed.revert()
+
+    @staticmethod
+    def pre_bind_pre_flight(state: CycleState, _pod: Pod, _node_name: str) -> Status | None:
+        found: _State | None = state.get(_STATE_KEY)
+        return SKIP if found is None or found.assumed is None else None
+
+    async def pre_bind(self, state: CycleState, _pod: Pod, _node_name: str) -> Status | None:
+        """Write what was assumed, and wait until the volume controller and the provisioners have done their part."""
+        found: _State | None = state.get(_STATE_KEY)
+        if found is None or found.assumed is None:
+            return None
+        if self._writer is None:
+            return Status(Code.ERROR, ("there is no way to write volumes here",))
+        await found.assumed.write(self._writer)
+        try:
+            await self._waiting.until_bound(found.assumed)
+        except VolumeBindingError as error:
+            return Status(Code.ERROR, (f"binding volumes: {error}",))
+        return None
 
     @staticmethod
     def events_to_register() -> list[EventHint]:

@@ -12,7 +12,8 @@ In memory:
 and give what is sent to an API server. A `VirtualClock` is time that passes when a test says so.
 
 On loopback: `ControlPlane` runs etcd and kube-apiserver, `Cluster` is a test's handle on it, `FaultProxy` stands in between
-and breaks what it is told to, `FakeKubelet` runs pods that have no containers. All but the builders and the clock are
+and breaks what it is told to, `FakeKubelet` runs pods that have no containers, `FakeVolumeController` makes and binds volumes
+without storage. All but the builders and the clock are
 loaded when they are first used, so that a unit test starts at once.
 """
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from schedcache.testing.manifests import apply_manifest, read_manifest
     from schedcache.testing.memory_api import MemoryApi, Recorder
     from schedcache.testing.processes import SupervisedProcess
+    from schedcache.testing.volume_controller import FakeVolumeController
     from schedcache.testing.world import World
 
 _MODULES = {
@@ -66,6 +68,7 @@ _MODULES = {
     "manifests": ("apply_manifest", "read_manifest"),
     "memory_api": ("MemoryApi", "Recorder"),
     "processes": ("SupervisedProcess",),
+    "volume_controller": ("FakeVolumeController",),
     "world": ("World",),
 }  # fmt: skip
 _LATER = {name: module for module, names in _MODULES.items() for name in names}
@@ -93,6 +96,7 @@ __all__ = [
     "Cut",
     "Delay",
     "FakeKubelet",
+    "FakeVolumeController",
     "FaultProxy",
     "Hang",
     "Hold",

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from schedcache.model import Pod, PodCondition
+from schedcache.model import SELECTED_NODE_ANNOTATION, PersistentVolume, PersistentVolumeClaim, Pod, PodCondition
 from schedcache.ports import ConflictError, EventSink, NotFoundError
 
 Act = Callable[[Pod, str], Awaitable[None] | None]
@@ -15,12 +15,16 @@ Act = Callable[[Pod, str], Awaitable[None] | None]
 
 
 class MemoryApi:
-    """Pods as a server keeps them, and the Binder of a scheduler.
+    """Pods as a server keeps them, and the Binder and the VolumeWriter of a scheduler.
+
+    Of volumes and claims it keeps nothing: what is written to them is taken as it is, and told. What a volume controller would do then
+    is for the test to tell.
 
     Attributes:
         pods: by namespace and name.
         posts: (UID, node) of every bind that was asked for, in turn.
         reads: how often a pod was read.
+        volume_writes: (volume, claim) or (claim, node) of each, in turn.
         before_bind: each is called in one bind, in turn, before that is carried out: to delay it, or to refuse it.
         after_bind: as `before_bind`, when it is carried out and nobody knows: to lose the answer.
         on_get: raised by the next reads, in turn.
@@ -34,6 +38,7 @@ class MemoryApi:
         self.pods: dict[tuple[str, str], Pod] = {}
         self.posts: list[tuple[str, str]] = []
         self.reads = 0
+        self.volume_writes: list[tuple[str, str]] = []
         self.before_bind: list[Act] = []
         self.after_bind: list[Act] = []
         self.on_get: list[Exception] = []
@@ -126,6 +131,28 @@ class MemoryApi:
         if self.on_get:
             raise self.on_get.pop(0)
         return self.pods.get((namespace, name))
+
+    # ---- the VolumeWriter
+
+    async def prebind(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+        """Takes it as written."""
+        self.volume_writes.append((volume.name, claim.name))
+        await asyncio.sleep(0)
+        stored = replace(volume, resource_version=self._after(volume.resource_version))
+        self._tell(lambda: self.handlers.on_update("PersistentVolume", volume, stored))
+        return stored
+
+    async def select_node(self, claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
+        """Takes it as written."""
+        self.volume_writes.append((claim.name, node_name))
+        await asyncio.sleep(0)
+        annotations = {**claim.annotations, SELECTED_NODE_ANNOTATION: node_name}
+        stored = replace(claim, annotations=annotations, resource_version=self._after(claim.resource_version))
+        self._tell(lambda: self.handlers.on_update("PersistentVolumeClaim", claim, stored))
+        return stored
+
+    def _after(self, _version: str) -> str:
+        return self.version()
 
 
 async def _act(act: Act, pod: Pod, node_name: str) -> None:

@@ -275,5 +275,7 @@ EXPECTATIONS: Mapping[str, Callable[[ReplayWorld, Any], Any]] = {
     "bound": lambda world, _: sorted(world.api.bound),
     "boundCount": lambda world, _: len(world.api.bound),
     "posts": lambda world, _: dict(world.api.asked),
+    "writes": lambda world, want: world.api.writes[-len(want) :] if want else world.api.writes,
+    "noWrites": lambda world, want: [write for write in want if write not in world.api.writes],
 }
 """What an `expect` may ask for -> what is so, in the form of what was asked. Lists are sorted."""

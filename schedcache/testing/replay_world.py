@@ -8,7 +8,7 @@ from schedcache.kube.watch.decoder import identify
 from schedcache.kube.watch.kinds import KINDS, HeldObject
 from schedcache.kube.watch.stats import KindStats
 from schedcache.kube.watch.store import Listing, ObjectStore
-from schedcache.model import Pod
+from schedcache.model import PersistentVolume, PersistentVolumeClaim, Pod
 from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError, RefusedError
 from schedcache.queue import QueuedPodInfo
 from schedcache.scheduling.scheduler import HOUSEKEEPING_SECONDS
@@ -31,19 +31,32 @@ class ScriptedApi(MemoryApi):
         self.bound: list[str] = []
         self.answers: dict[str, list[int]] = {}
         """Pod -> HTTP codes in turn, 0 = the answer is lost."""
+        self.writes: list[str] = []
+        """All requests that were to change something, in turn, as scripts put them."""
 
     async def bind(self, pod: Pod, node_name: str) -> None:
         self.asked[pod.full_name] += 1
+        self.writes.append(f"POST pods/{pod.name}/binding")
         codes = self.answers.get(pod.full_name)
         if codes and not 200 <= (code := codes.pop(0)) < 300:
             self.before_bind.append(lambda pod, _node: _raise(code, pod))
         await super().bind(pod, node_name)
         self.bound.append(pod.full_name)
 
+    async def prebind(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+        self.writes.append(f"PATCH persistentvolumes/{volume.name} claimRef={claim.full_name}")
+        return await super().prebind(volume, claim)
+
+    async def select_node(self, claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
+        self.writes.append(f"PATCH persistentvolumeclaims/{claim.name} selected-node={node_name}")
+        return await super().select_node(claim, node_name)
+
     def change(self, uid: str, **changes: object) -> Pod:
+        return super().change(uid, **{"resource_version": self._after(self.by_uid(uid).resource_version), **changes})
+
+    def _after(self, version: str) -> str:
         # Scripts have resourceVersions of their own, and what they tell next must not be of the past.
-        following = str(int(self.by_uid(uid).resource_version) + 1)
-        return super().change(uid, **{"resource_version": following, **changes})
+        return str(int(version) + 1)
 
 
 def _raise(code: int, pod: Pod) -> None:

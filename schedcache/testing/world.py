@@ -86,9 +86,12 @@ class World:
             Registry({**default_registry(), **{plugin.name: plugin for plugin in known}}),
             objects=self.objects,
             binder=self.api,
+            volume_writer=self.api,
+            node_lister=self.cache.get_node,
             pod_lister=self.pods.get,
             metrics=metrics,
             clock=self.clock,
+            sleep=self.clock.sleep,
         )
         self.scheduler = Scheduler(
             cache=self.cache,

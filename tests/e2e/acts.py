@@ -143,13 +143,30 @@ def bind_claim(name: str, volume: str) -> Act:
     )
 
 
-def storage_class(name: str, *zones: str) -> Act:
-    """Volumes that are made in these zones, once a pod wants one."""
+def local_volume(name: str, node: str, class_name: str) -> Act:
+    """A disk of one node, for whoever claims it first."""
+    only_there = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
     body = {
         "metadata": {"name": name},
-        "provisioner": "csi.example.com",
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": class_name,
+            "local": {"path": f"/mnt/{name}"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [only_there]}]}},
+        },
+    }
+    return lambda cluster: cluster.create(VOLUMES, body)
+
+
+def storage_class(name: str, *zones: str, provisioner: str = "csi.example.com") -> Act:
+    """Volumes that are made once a pod wants one, in these zones if any are named."""
+    terms = [{"matchLabelExpressions": [{"key": ZONE, "values": list(zones)}]}] if zones else None
+    body = {
+        "metadata": {"name": name},
+        "provisioner": provisioner,
         "volumeBindingMode": "WaitForFirstConsumer",
-        "allowedTopologies": [{"matchLabelExpressions": [{"key": ZONE, "values": list(zones)}]}],
+        "allowedTopologies": terms,
     }
 
     async def act(cluster: Cluster) -> JSONObject:

@@ -6,8 +6,10 @@ import pytest
 
 from schedcache.app.program import assembled
 from schedcache.app.settings import Settings, configuration_of
+from schedcache.config import config_from_dict
 from schedcache.kube.watch.kinds import KINDS
-from schedcache.testing import FaultProxy, LoseResponse, read_manifest, wait_until
+from schedcache.testing import FakeVolumeController, FaultProxy, LoseResponse, read_manifest, wait_until
+from tests.e2e.acts import claim, local_volume, storage_class
 from tests.e2e.scheduler_process import SchedulerProcess
 from tests.e2e.truth import assert_dump_is_truth, believed, unfinished
 
@@ -80,11 +82,22 @@ async def test_the_scheduler_needs_no_more_than_its_role(cluster, tmp_path, sour
 
         await wait_until(told)
         assert (await condition_of(cluster, "big-0"))["message"] == "0/5 nodes are available: 5 Insufficient cpu."
+        await storage_class("late")(cluster)
+        await storage_class("local", provisioner="kubernetes.io/no-provisioner")(cluster)
+        await local_volume("disk", "node-0", "local")(cluster)
+        async with FakeVolumeController(cluster):
+            for name in ("late", "local"):
+                await claim(name, class_name=name)(cluster)
+                volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+                await cluster.make_pods(1, name=f"with-{name}", requests={"cpu": "100m"}, volumes=volumes)
+            await cluster.wait_until_bound(22)
         await assert_dump_is_truth(cluster, scheduler.dump)
     await cluster.audit.settled(cluster)
     assert cluster.audit.events(user=user)
     assert cluster.audit.refused(user) == []
     assert {(event.verb, event.resource, event.subresource) for event in cluster.audit.writes(user)} == {
+        ("patch", "persistentvolumeclaims", ""),
+        ("patch", "persistentvolumes", ""),
         ("create", "pods", "binding"),
         ("patch", "pods", "status"),
         ("create", "events", ""),
@@ -104,7 +117,12 @@ async def test_the_role_allows_to_read_a_pod_whose_binding_is_in_doubt(cluster, 
             await cluster.make_pods(1, requests={"cpu": "100m"})
             await cluster.wait_until_bound(1)
             await assert_dump_is_truth(cluster, scheduler.dump)
-            assert 'scheduler_bind_doubts_total{outcome="bound"} 1.0' in (await scheduler.get("/metrics"))[1]
+
+            async def doubted():
+                return 'scheduler_bind_doubts_total{outcome="bound"} 1.0' in (await scheduler.get("/metrics"))[1]
+
+            # The watch may confirm the pod before it has been read.
+            await wait_until(doubted)
     await cluster.audit.settled(cluster)
     assert cluster.audit.events(user=user, resource="pods", verb="get")
     assert cluster.audit.refused(user) == []
@@ -130,3 +148,46 @@ async def test_observing_needs_rights_to_read_and_writes_nothing(cluster, tmp_pa
     assert cluster.audit.writes(user) == []
     assert cluster.audit.refused(user) == []
     assert observer.complaints() == []
+
+
+def without_volumes(tmp_path):
+    """Settings of a scheduler none of whose plugins reads anything about storage."""
+    plugins = [{"name": name} for name in ("VolumeBinding", "VolumeRestrictions", "VolumeZone", "NodeVolumeLimits")]
+    profile = {"schedulerName": "schedcache", "plugins": {"multiPoint": {"disabled": plugins}}}
+    (tmp_path / "kubeconfig").write_text(NO_CLUSTER)
+    configuration = config_from_dict({"profiles": [profile]}).config
+    return Settings(configuration=configuration, kubeconfig=str(tmp_path / "kubeconfig"))
+
+
+async def test_kinds_of_storage_are_watched_only_where_a_profile_reads_them(tmp_path):
+    async with assembled(without_volumes(tmp_path)) as program:
+        groups = {KINDS[kind].group for kind in program.source.ages()}
+        assert "storage.k8s.io" not in groups
+        assert not {"PersistentVolume", "PersistentVolumeClaim"} & program.source.ages().keys()
+
+
+async def test_without_the_right_to_a_kind_nothing_is_scheduled_until_it_is_given(cluster, tmp_path):
+    """As with kube-scheduler, whose informer of the kind never syncs: nobody knows then which nodes reach which volumes."""
+    kubeconfig = await kubeconfig_of(cluster, "scheduler", "schedcache")
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/schedcache"
+    role = await cluster.get(path)
+    full = role["rules"]
+    lacking = [{**rule, "resources": [r for r in rule["resources"] if r != "csinodes"]} for rule in full]
+    role = await cluster.replace(path, {**role, "rules": lacking})
+    await cluster.make_nodes(1)
+    async with SchedulerProcess(kubeconfig, tmp_path / "log") as scheduler:
+
+        async def says_so():
+            return any(line["event"].startswith("not allowed") for line in scheduler.complaints())
+
+        await wait_until(says_so)
+        (line,) = scheduler.complaints()
+        assert line["resource"] == "csinodes"
+        await cluster.make_pods(1, requests={"cpu": "100m"})
+        status, text = await scheduler.get("/readyz", probe=True)
+        assert status != 200
+        assert "not listed yet: csinodes" in text
+        (pod,) = await cluster.list_pods("default")
+        assert "nodeName" not in pod["spec"]
+        await cluster.replace(path, {**role, "rules": full})
+        await cluster.wait_until_bound(1)

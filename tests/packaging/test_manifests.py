@@ -28,6 +28,9 @@ SCHEDULER_RIGHTS = {
     # Where a bind had no clear answer, the pod is read.
     ("", "pods"): READ | {"get"},
     **{(group, resource): READ for group, resources in READ_BY_PLUGINS.items() for resource in resources},
+    # Which volume a claim is to have, and for which node one is to be made.
+    ("", "persistentvolumes"): READ | {"patch"},
+    ("", "persistentvolumeclaims"): READ | {"patch"},
     ("", "pods/binding"): {"create"},
     ("", "pods/status"): {"patch"},
     ("events.k8s.io", "events"): {"create", "patch"},

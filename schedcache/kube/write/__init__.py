@@ -1,6 +1,7 @@
-"""What is written: bindings, conditions and events, each within its budget.
+"""What is written: bindings, volumes' reservations, conditions and events, each within its budget.
 
-Promises: a bind is sent once, with the pod's UID, and its error says whether it may have been carried out. Conditions and events are
+Promises: a bind is sent once, with the pod's UID, and its error says whether it may have been carried out; so are the writes to
+volumes and claims, with UID and resourceVersion. Conditions and events are
 written in the background, from bounded queues: newer ones replace or join those that wait, and what is given up is counted by
 reason. They are repeated where that is safe, and never draw from the budget of binds.
 

@@ -12,7 +12,15 @@ import numpy as np
 from schedcache.cache import ClusterObjects
 from schedcache.cache.cluster_objects import CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS
 from schedcache.framework import Code, Rows, RowView, Status, Verdicts, unresolvable
-from schedcache.model import CSIDriver, CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
+from schedcache.model import (
+    SELECTED_NODE_ANNOTATION,
+    CSIDriver,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    StorageClass,
+)
 from schedcache.model.storage import WAIT_FOR_FIRST_CONSUMER
 from schedcache.plugins.nodes.matching import Mask
 from schedcache.plugins.volumes.csi_nodes import CSINodes
@@ -28,8 +36,6 @@ from schedcache.plugins.volumes.places import (
 )
 from schedcache.plugins.volumes.pod_claims import claim_of, claim_volumes
 
-SELECTED_NODE_ANNOTATION = "volume.kubernetes.io/selected-node"
-BIND_COMPLETED_ANNOTATION = "pv.kubernetes.io/bind-completed"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 # Bits of a row's code: a row can have several of the reasons.
@@ -146,7 +152,7 @@ class VolumeBinder:
             claim = claim_of(self._objects, pod, volume)
             if claim is None:
                 continue
-            if claim.volume_name and BIND_COMPLETED_ANNOTATION in claim.annotations:
+            if claim.fully_bound:
                 bound.append(claim)
                 continue
             storage_class = self._class(claim)

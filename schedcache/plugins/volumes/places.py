@@ -4,7 +4,7 @@ There may be one volume, or one object that tells about room, for each of thousa
 same label are looked up by its values, all at once, instead of being asked one by one about all nodes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,11 @@ def place_of_topologies(terms: Sequence[TopologySelectorTerm]) -> Place:
     return tuple(
         tuple(Requirement(key, IN, values) for key, values in term.expressions) for term in terms if term.expressions
     )
+
+
+def includes(place: Place, labels: Mapping[str, str]) -> bool:
+    """Whether a node with these labels is in the place."""
+    return place is None or any(all(r.matches(labels) for r in conjunction) for conjunction in place)
 
 
 def reaches(place: Place, view: RowView) -> Mask:

@@ -1,0 +1,75 @@
+"""Reserving volumes, and asking for new ones: what PreBind of VolumeBinding writes."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from schedcache.kube.http.transport import STRATEGIC_MERGE_PATCH, Transport
+from schedcache.kube.write.rate import TokenBucket
+from schedcache.model import (
+    BOUND_BY_CONTROLLER_ANNOTATION,
+    SELECTED_NODE_ANNOTATION,
+    MalformedObjectError,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
+from schedcache.ports import OutcomeUnknownError
+
+__all__ = ["ApiVolumeWriter"]
+
+T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
+
+_encode = msgspec.json.Encoder().encode
+
+
+class ApiVolumeWriter:
+    """A VolumeWriter on the API server.
+
+    kube-scheduler 1.37 replaces the whole object; a patch with the same precondition writes the same fields, and needs neither the
+    rest of the object nor the right to change it all.
+
+    Args:
+        transport: the way to the server.
+        rate: the budget of these writes; never that of binds.
+    """
+
+    def __init__(self, transport: Transport, rate: TokenBucket) -> None:
+        self._transport = transport
+        self._rate = rate
+
+    async def prebind(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+        """Reserve the volume for the claim; its annotation bound-by-controller is written where `volume` has it."""
+        reference = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": claim.namespace,
+            "name": claim.name,
+            "uid": claim.uid,
+            "resourceVersion": claim.resource_version,
+        }
+        by_controller = volume.annotations.get(BOUND_BY_CONTROLLER_ANNOTATION)
+        annotations = {} if by_controller is None else {BOUND_BY_CONTROLLER_ANNOTATION: by_controller}
+        path = f"/api/v1/persistentvolumes/{quote(volume.name)}"
+        return await self._patch(path, volume, annotations, PersistentVolume.from_json, spec={"claimRef": reference})
+
+    async def select_node(self, claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
+        """Ask for the claim's volume to be provisioned so that the node reaches it."""
+        path = f"/api/v1/namespaces/{quote(claim.namespace)}/persistentvolumeclaims/{quote(claim.name)}"
+        return await self._patch(path, claim, {SELECTED_NODE_ANNOTATION: node_name}, PersistentVolumeClaim.from_json)
+
+    async def _patch(
+        self, path: str, obj: T, annotations: dict[str, str], read: Callable[[bytes], T], **parts: Any
+    ) -> T:
+        metadata = {"uid": obj.uid, "resourceVersion": obj.resource_version, "annotations": annotations}
+        await self._rate.acquire()
+        answer = await self._transport.send(
+            "PATCH", path, _encode({"metadata": metadata, **parts}), STRATEGIC_MERGE_PATCH
+        )
+        try:
+            return read(answer)
+        except MalformedObjectError as error:
+            raise OutcomeUnknownError(
+                f"PATCH {path}: the answer cannot be read: {error}", reason="Malformed"
+            ) from error
