@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from schedcache.cache import ClusterObjects, SchedulerCache, Snapshot
 from schedcache.config import config_from_dict
-from schedcache.framework import FitError, Framework, Handle, PluginError
+from schedcache.framework import Framework, Handle, SchedulingFailure
 from schedcache.kube.http.credentials import load_credentials
 from schedcache.kube.http.transport import Transport
 from schedcache.kube.kopf.source import KopfSource
@@ -117,7 +117,7 @@ class RoomForMore:
             copy = replace(pod, name=f"{pod.name}-{number}", uid=f"{pod.uid}-{number}")
             try:
                 chosen = framework.schedule(copy, snapshot, self._nominations.nominated_pods_for_node, rng)
-            except (FitError, PluginError) as error:
+            except SchedulingFailure as error:
                 return number, error.message()
             snapshot.assume(copy.with_node(chosen.node_name))
         return most, ""

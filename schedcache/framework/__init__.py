@@ -13,7 +13,14 @@ look at, `kept` what is not asked again. Everything that a plugin needs is
 exported here, and plugins import it from here alone.
 """
 
-from schedcache.framework.diagnosis import Diagnosis, FitError, NodeStatuses, NoNodesError, PluginError
+from schedcache.framework.diagnosis import (
+    Diagnosis,
+    FitError,
+    NodeStatuses,
+    NoNodesError,
+    PluginError,
+    SchedulingFailure,
+)
 from schedcache.framework.evaluation import Evaluation
 from schedcache.framework.filtering import failing, one_reason, passing
 from schedcache.framework.handle import Handle, NodeLister, PodNominator, no_node
@@ -97,6 +104,7 @@ __all__ = [
     "RowView",
     "Rows",
     "ScheduleResult",
+    "SchedulingFailure",
     "ScorePlugin",
     "Scores",
     "Status",

@@ -16,8 +16,6 @@ from schedcache.model import Pod
 if TYPE_CHECKING:
     from schedcache.cache import Snapshot
 
-NO_NODES = "no nodes available to schedule pods"
-
 
 class NodeStatuses(Mapping[str, Status]):
     """Node name -> status of its first failure; nodes that passed are left out.
@@ -137,8 +135,8 @@ class Diagnosis:
         return f"{head} {', '.join(reasons)}." if reasons else head
 
 
-class SchedulingFailure(Exception):  # noqa: N818  kube-scheduler's word for both outcomes; the subclasses are the errors
-    """The attempt did not find a node."""
+class SchedulingFailure(Exception):  # noqa: N818  kube-scheduler's word for all outcomes; the subclasses are the errors
+    """The attempt did not find a node. Each subclass is an outcome of its own, and asks for something else to be done."""
 
     def __init__(self, pod: Pod, text: str) -> None:
         self.pod = pod
@@ -158,15 +156,11 @@ class FitError(SchedulingFailure):
         super().__init__(pod, diagnosis.message())
 
 
-class NoNodesError(FitError):
-    """There are no nodes at all; nothing that PostFilter could do would help."""
+class NoNodesError(SchedulingFailure):
+    """There are no nodes at all (ErrNoNodesAvailable): nothing to diagnose, and nothing that PostFilter could do would help."""
 
-    def __init__(self, pod: Pod, snapshot: "Snapshot") -> None:
-        nowhere = np.empty(0, np.intp)
-        super().__init__(pod, Diagnosis(0, NodeStatuses(snapshot, nowhere, Verdicts(nowhere, (None,)))), CycleState())
-
-    def message(self) -> str:
-        return NO_NODES
+    def __init__(self, pod: Pod) -> None:
+        super().__init__(pod, "no nodes available to schedule pods")
 
 
 class PluginError(SchedulingFailure):

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from schedcache.framework.diagnosis import Diagnosis, FitError, NodeStatuses, NoNodesError, PluginError
+from schedcache.framework.diagnosis import (
+    Diagnosis,
+    FitError,
+    NodeStatuses,
+    NoNodesError,
+    PluginError,
+    SchedulingFailure,
+)
 from schedcache.framework.filtering import Feasibility
 from schedcache.framework.interface import CycleState, Verdicts
 from schedcache.framework.pre_filtering import PreFilterOutcome
@@ -91,12 +98,12 @@ class Evaluation:
         best = self.scores.best()
         return self.feasible.name(int(best[rng.randrange(len(best))]))
 
-    def failure(self) -> PluginError | FitError:
+    def failure(self) -> SchedulingFailure:
         """What the scheduler is told where the pod does not fit."""
         if self.error is not None:
             return self.error
         diagnosis = self.diagnosis()
-        return NoNodesError(self.pod, self.snapshot) if diagnosis is None else FitError(self.pod, diagnosis, self.state)
+        return NoNodesError(self.pod) if diagnosis is None else FitError(self.pod, diagnosis, self.state)
 
     def diagnosis(self) -> Diagnosis | None:
         """Why the pod is not on this or that node; None where that was not asked of all nodes."""

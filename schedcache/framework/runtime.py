@@ -177,7 +177,7 @@ class Framework(Lifecycle):
     # ---- one attempt
 
     def schedule(self, pod: Pod, snapshot: "Snapshot", nominated: Nominated, rng: random.Random) -> ScheduleResult:
-        """Find the node for a pod. Raises FitError (NoNodesError without nodes) or PluginError.
+        """Find the node for a pod. Raises FitError, NoNodesError or PluginError.
 
         Among nodes with the same highest score `rng` decides, each being equally likely.
         """

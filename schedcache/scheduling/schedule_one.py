@@ -74,8 +74,6 @@ class SchedulingCycle:
         try:
             nominated = self._state.queue.nominated_pods_for_node
             result = framework.schedule(info.pod, self._snapshot, nominated, self._rng)
-        except NoNodesError:
-            raise
         except FitError as error:
             self._make_room(info, framework, error, started)
             return None

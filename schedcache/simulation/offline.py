@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from schedcache.cache import Snapshot
 from schedcache.config import KubeSchedulerConfiguration
-from schedcache.framework import FitError, Framework, Handle, PluginError
+from schedcache.framework import Framework, Handle, PluginError, SchedulingFailure
 from schedcache.framework.explanation import explain_rejection
 from schedcache.model import Pod
 from schedcache.plugins.default_plugins import installed_registry
@@ -67,7 +67,7 @@ class OfflineScheduler:
             copy = replace(pod, name=f"{pod.name}-{len(placed)}", uid=f"{pod.uid}-{len(placed)}")
             try:
                 node = self._choose(framework, copy, snapshot)
-            except (FitError, PluginError) as error:
+            except SchedulingFailure as error:
                 stopped_by = error.message()
                 continue
             snapshot.assume(copy.with_node(node))

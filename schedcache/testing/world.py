@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from schedcache.cache import CacheError, ClusterObjects, SchedulerCache, Snapshot, Stories
 from schedcache.config import config_from_dict
-from schedcache.framework import FitError, Registry
+from schedcache.framework import Registry
 from schedcache.model import Pod
 from schedcache.plugins.default_binder import DefaultBinder
 from schedcache.plugins.default_plugins import default_registry
@@ -166,11 +166,11 @@ class World:
     def verdict(self, pod: Pod) -> dict[str, tuple[str, ...]]:
         """Node -> the reasons that speak against it now, if the pod fits nowhere; nothing if it fits somewhere."""
         framework = self.scheduler.frameworks[pod.scheduler_name]
-        try:
-            framework.schedule(pod, self.snapshot(), self.queue.nominated_pods_for_node, random.Random(0))
-        except FitError as error:
-            return {name: tuple(status.reasons) for name, status in error.diagnosis.statuses.items()}
-        return {}
+        found = framework.evaluate(pod, self.snapshot(), self.queue.nominated_pods_for_node)
+        if found.error is not None:
+            raise found.error
+        diagnosis = None if found.fits else found.diagnosis()
+        return {} if diagnosis is None else {name: status.reasons for name, status in diagnosis.statuses.items()}
 
     def check_at_rest(self) -> None:
         """Nothing is assumed, nothing in flight, and the cache holds exactly what the API server has. Raises AssertionError."""

@@ -10,7 +10,7 @@ import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
 import schedcache
-from schedcache import ports
+from schedcache import framework, ports
 from schedcache.kube.http.http_answer import NoAnswerError
 from schedcache.kube.http.outcomes import CONNECTION_FAILURES, WATCH, ThrottledError, failure, refusal
 from schedcache.kube.http.write_connections import NotSentError
@@ -73,8 +73,9 @@ def test_the_same_request_may_succeed_later_where_nobody_has_decided_on_it():
 
 def test_no_handler_depends_on_standing_before_another():
     """Where one clause catches a class and another what is derived from it, their order would decide what is done."""
-    classes = {name: found for name in ports.__all__ if isinstance(found := getattr(ports, name), type)}
-    classes = {name: found for name, found in classes.items() if issubclass(found, ports.ApiError)}
+    public = [getattr(package, name) for package in (ports, framework) for name in package.__all__]
+    roots = (ports.ApiError, framework.SchedulingFailure)
+    classes = {found.__name__: found for found in public if isinstance(found, type) and issubclass(found, roots)}
     classes["ThrottledError"] = ThrottledError
     clauses = 0
     for path in Path(schedcache.__file__).parent.rglob("*.py"):

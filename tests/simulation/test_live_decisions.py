@@ -10,7 +10,7 @@ import pytest
 
 from schedcache.cache import SchedulerCache, Snapshot
 from schedcache.config import config_from_dict
-from schedcache.framework import FitError, Framework, Handle, PluginError
+from schedcache.framework import Framework, Handle, SchedulingFailure
 from schedcache.model import Node, Pod
 from schedcache.plugins.default_plugins import default_registry
 from schedcache.simulation import simulate
@@ -58,7 +58,7 @@ class LivePath:
         self.cache.update_snapshot(self.snapshot)
         try:
             result = self.framework.schedule(pod, self.snapshot, self.nominator.nominated_pods_for_node, self.rng)
-        except (FitError, PluginError) as error:
+        except SchedulingFailure as error:
             return "", error.message()
         self.cache.assume_pod(pod.with_node(result.node_name))
         return result.node_name, ""
