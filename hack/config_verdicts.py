@@ -26,9 +26,18 @@ def ask(binary: pathlib.Path, text: str) -> dict[str, Any] | str:
     with tempfile.TemporaryDirectory() as folder:
         given, written = pathlib.Path(folder, "given.yaml"), pathlib.Path(folder, "written.yaml")
         given.write_text(text, encoding="utf-8")
-        # It need not reach an API server for this, but wants to know of one.
-        where = ["--config", given, "--write-config-to", written, "--master", "http://127.0.0.1:1"]
-        done = subprocess.run([binary, *where], capture_output=True, text=True, check=False)
+        # It need not reach an API server for this, but wants to know of one; and a port that is taken is no verdict.
+        options = [
+            "--config",
+            given,
+            "--write-config-to",
+            written,
+            "--master",
+            "http://127.0.0.1:1",
+            "--secure-port",
+            "0",
+        ]
+        done = subprocess.run([binary, *options], capture_output=True, text=True, check=False)
         if written.exists():
             answer: dict[str, Any] = yaml.safe_load(written.read_text(encoding="utf-8"))
             return answer
@@ -49,16 +58,20 @@ def changes(default: Any, found: Any, path: str = "") -> dict[str, Any]:
     return {place: value for name, pair in pairs.items() for place, value in changes(*pair, name).items()}
 
 
+def judged(entry: dict[str, Any], binary: pathlib.Path, default: Any) -> dict[str, Any]:
+    """The entry with kube-scheduler's answer, what was written by hand last."""
+    answer = ask(binary, entry["text"])
+    verdict = {"message": answer} if isinstance(answer, str) else {"effective": changes(default, answer)}
+    by_hand = {key: value for key, value in entry.items() if key not in ("text", "message", "effective")}
+    return {"text": entry["text"], **verdict, **by_hand}
+
+
 def main() -> None:
     """Rewrite the file."""
     binary = find_binaries(["kube-scheduler"])["kube-scheduler"]
     entries = json.loads(FILE.read_text(encoding="utf-8"))["entries"]
     default = ask(binary, HEADER)
-    for entry in entries:
-        answer = ask(binary, entry["text"])
-        entry.pop("message", None)
-        entry.pop("effective", None)
-        entry.update({"message": answer} if isinstance(answer, str) else {"effective": changes(default, answer)})
+    entries = [judged(entry, binary, default) for entry in entries]
     FILE.write_text(json.dumps({"default": default, "entries": entries}, indent=1) + "\n", encoding="utf-8")
 
 

@@ -27,7 +27,7 @@ def load_config(text: str, source: str = "", plugins: Collection[str] | None = N
     """Read a KubeSchedulerConfiguration in YAML or JSON. Raises ConfigError.
 
     Args:
-        text: one document, beside which there may be empty ones.
+        text: one document, after which there may be empty ones.
         source: names it in messages.
         plugins: names of the plugins there are beside kube-scheduler's; an enabled one of another name is a problem. None: not
             looked at.
@@ -57,14 +57,16 @@ def config_from_dict(data: Mapping[str, Any] | None, plugins: Collection[str] | 
 
 def _only_document(text: str, source: str) -> Document:
     try:
-        found = [document for document in documents(text) if document.value is not None]
+        found = list(documents(text)) or [Document(None, None)]
     except PlainYAMLError as error:
         raise ConfigError([f"{source}: no valid YAML: {error}"]) from None
-    if len(found) > 1 and found[1].root is not None:
+    first, *others = found
+    for other in others:
         # kube-scheduler reads the first and says nothing of the others, which their writer surely wants to be read.
-        line = line_of(found[1].root)
-        raise ConfigError([f"{source}:{line}: expected one document, got {len(found)}; the second begins here"])
-    return found[0] if found else Document(None, None)
+        if other.value is not None and other.root is not None:
+            begins = f"{source}:{line_of(other.root)}: another document begins here, but only the first is read"
+            raise ConfigError([begins if first.value is not None else f"{begins}, which is empty"])
+    return first
 
 
 def _load(data: Any, lines: Lines, plugins: Collection[str] | None) -> LoadedConfig:

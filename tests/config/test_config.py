@@ -76,13 +76,25 @@ def test_the_effective_configuration_cannot_be_changed():
         ("1: 2", "f.yaml:3: 1: unknown field"),
         ("? [a]\n: b", "line 3: found unhashable key"),
         ("profiles: [", "f.yaml: no valid YAML: line 4: "),
-        ("---\nkind: X", "f.yaml:4: expected one document, got 2; the second begins here"),
+        ("---\nkind: X", "f.yaml:4: another document begins here, but only the first is read"),
         ("profiles: " + "[" * 2000, "exceeded maximum nesting depth"),
     ],
 )
 def test_what_json_cannot_say_is_refused_with_its_line(text, expected):
     [problem] = problems(text)
     assert expected in problem
+
+
+def test_the_document_that_is_read_is_the_first_one_be_it_empty():
+    for before in ("---\n", "---\n# a licence\n", "null\n", "--- ~\n...\n"):
+        with pytest.raises(ConfigError) as caught:
+            load_config(before + "---\n" + HEADER, "f.yaml")
+        line = (before + "---\n").count("\n") + 1
+        assert str(caught.value) == (
+            f"f.yaml:{line}: another document begins here, but only the first is read, which is empty"
+        )
+    for before in ("---\n", "# a licence\n---\n", "\ufeff---\n", "%YAML 1.1\n---\n"):
+        load_config(before + HEADER + "---\n---\n# the end\n")
 
 
 def test_a_key_may_be_merged_in_and_given_anew():
