@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schedcache.framework.diagnosis import PluginError
-from schedcache.framework.interface import CycleState, FilterPlugin, Verdicts
+from schedcache.framework.interface import ALL_PASS, CycleState, FilterPlugin, Verdicts
 from schedcache.framework.kept import KeptBySpec, KeptFilters
 from schedcache.framework.plugin_calls import call_filter, failure_text
 from schedcache.framework.row_view import Rows, RowView
@@ -226,7 +226,7 @@ class FilterChain:
 
 def passing(size: int) -> Verdicts:
     """Everything passes."""
-    return Verdicts(np.zeros(size, np.int16), (None,))
+    return Verdicts(np.zeros(size, np.int16), ALL_PASS)
 
 
 def one_reason(rejected: Any, status: Status) -> Verdicts:

@@ -41,6 +41,10 @@ class Verdicts(NamedTuple):
         return any(status is not None and not status.rejected for status in self.table)
 
 
+ALL_PASS: Sequence[None] = (None,)
+"""The table of an answer in which every row passes."""
+
+
 class PreFilterResult(NamedTuple):
     """The only nodes worth looking at, by name."""
 

@@ -4,12 +4,13 @@ An answer that does not make sense is treated the same: it must not pass for a v
 kube-scheduler 1.37 (framework/runtime/framework.go).
 """
 
+from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
 
 from schedcache.framework.diagnosis import PluginError
-from schedcache.framework.interface import CycleState, FilterPlugin, ScorePlugin, Scores, Verdicts
+from schedcache.framework.interface import ALL_PASS, CycleState, FilterPlugin, ScorePlugin, Scores, Verdicts
 from schedcache.framework.row_view import RowView
 from schedcache.framework.status import Code, Status
 from schedcache.model import Pod
@@ -133,17 +134,23 @@ def rejection(status: Status | None) -> Status | None:
 
 
 def _filtered(plugin: FilterPlugin, state: CycleState, pod: Pod, view: RowView) -> Verdicts:
-    codes, table = verdicts = plugin.filter(state, pod, view)
+    verdicts: Any = plugin.filter(state, pod, view)
+    if not isinstance(verdicts, tuple) or len(verdicts) != 2:
+        raise TypeError(f"answered {shortened(verdicts)}, expected Verdicts(codes, table)")
+    codes, table = verdicts
     size = len(view)
+    if not isinstance(codes, np.ndarray) or codes.dtype.kind not in "iub" or codes.ndim != 1:
+        raise TypeError(f"answered with codes {shortened(codes)}, expected an array of integers, one for each row")
     if len(codes) != size:
         raise ValueError(f"answered for {len(codes)} rows, expected one verdict for each of {size}")
-    if len(table) > 1:
-        if codes.dtype.kind not in "iub":
-            raise TypeError(f"answered with codes of type {codes.dtype}, expected integers")
+    # The answer of `passing` is by far the most frequent one, and its codes are known.
+    if table is not ALL_PASS:
+        if not len(table) or table[0] is not None or not all(issubclass(k, Status) for k in set(map(type, table[1:]))):
+            raise TypeError(f"answered with a table {shortened(table)}, expected None for code 0 and else a Status")
         if not 0 <= codes.min(initial=0) <= codes.max(initial=0) < len(table):
-            raise ValueError(f"answered with codes {codes.min()} to {codes.max()} for a table of {len(table)} statuses")
+            raise ValueError(f"answered with codes {codes.min()} to {codes.max()} for a table of {len(table)}")
     # A bare pair will do.
-    return Verdicts(codes, table) if type(verdicts) is tuple else verdicts
+    return verdicts if isinstance(verdicts, Verdicts) else Verdicts(codes, table)
 
 
 def _verdicts_label(verdicts: Verdicts) -> str:
@@ -166,6 +173,7 @@ def _success(_scores: Scores) -> str:
 
 
 def _checked_scores(scores: object, size: int) -> Scores:
-    if not isinstance(scores, np.ndarray) or scores.dtype.kind != "i" or scores.shape != (size,):
+    if not isinstance(scores, np.ndarray) or scores.dtype.kind not in "iu" or scores.shape != (size,):
         raise TypeError(f"answered {scores!r}, expected {size} integers in an array")
-    return scores
+    # Times a weight, and in a total, a smaller type would overflow in silence.
+    return scores.astype(np.int64, copy=False)

@@ -27,6 +27,7 @@ from schedcache.framework import (
     Status,
     Verdicts,
     failing,
+    passing,
     unresolvable,
     unschedulable,
 )
@@ -153,7 +154,7 @@ class _Checks:
             codes[self._own.failing(view, changed)] = _ANTI_AFFINITY
         if self._affinity is not None:
             codes[self._affinity.failing(view, changed)] = _AFFINITY
-        return Verdicts(codes, _TABLE if codes.any() else (None,))
+        return Verdicts(codes, _TABLE) if codes.any() else passing(len(view))
 
 
 class InterPodAffinity:

@@ -26,6 +26,7 @@ from schedcache.framework import (
     Status,
     Verdicts,
     failing,
+    passing,
     unresolvable,
     unschedulable,
 )
@@ -170,7 +171,7 @@ class PodTopologySpread:
             codes = constraint.codes(view, changed)
             found = codes if found is None else np.where(found == _PASS, codes, found)
         if found is None or not found.any():
-            return Verdicts(np.zeros(len(view), np.int16), (None,))
+            return passing(len(view))
         return Verdicts(found, _TABLE)
 
     def explain(self, state: CycleState, _pod: Pod, view: RowView) -> str:
