@@ -10,6 +10,8 @@ from schedcache.framework import Framework, PluginSetError, RegistryError
 from schedcache.kube.watch.kinds import KINDS
 from schedcache.model import Pod
 from schedcache.plugins.default_plugins import installed_registry
+from schedcache.ports import WILDCARD
+from schedcache.queue import events
 from schedcache.scheduling import make_profiles
 
 
@@ -31,12 +33,22 @@ def check_profiles(configuration: KubeSchedulerConfiguration, file: Path) -> Non
 
 
 def watched_kinds(framework: Framework) -> set[str]:
-    """What the profile's plugins read beside pods and nodes. Raises PluginSetError for a kind that nobody can watch."""
+    """What the profile's plugins read beside pods and nodes.
+
+    Raises PluginSetError for a kind that nobody can watch, be it read or waited for.
+    """
     for plugin in framework.plugins.values():
         for kind in getattr(plugin, "kinds", ()):
             if kind not in KINDS:
                 known = ", ".join(sorted(KINDS))
                 raise PluginSetError(f"plugin {plugin.name!r} reads objects of kind {kind!r}; expected one of {known}")
+    resources = (*sorted(KINDS), events.ASSIGNED_POD, events.UNSCHEDULED_POD, events.TARGET_POD, WILDCARD)
+    for hint in framework.queueing_hints():
+        if hint.resource not in resources:
+            known = ", ".join(resources)
+            raise PluginSetError(
+                f"plugin {hint.plugin!r} waits for events of {hint.resource!r}, which never come; expected one of {known}"
+            )
     return framework.kinds()
 
 

@@ -18,7 +18,7 @@ from schedcache.framework.diagnosis import NodeStatuses, PluginError
 from schedcache.framework.evaluation import Evaluation
 from schedcache.framework.filtering import Crowded, Feasibility, FilterChain
 from schedcache.framework.handle import Handle
-from schedcache.framework.interface import CycleState, FilterPlugin, PreEnqueuePlugin, Verdicts
+from schedcache.framework.interface import CycleState, FilterPlugin, Locality, PreEnqueuePlugin, Verdicts
 from schedcache.framework.kept import KeptBySpec
 from schedcache.framework.lifecycle import Lifecycle
 from schedcache.framework.per_node import PerNodeFilter, PerNodeScore
@@ -90,7 +90,7 @@ class Framework(Lifecycle):
                 hint = f"; did you mean {near!r}?" if near else ""
                 raise PluginSetError(f"profile {self.scheduler_name!r}: there is no plugin {name!r}{hint}")
             try:
-                plugins[name] = registry[name](args.get(name), self.handle)
+                plugins[name] = _checked_plugin(registry[name](args.get(name), self.handle), name)
             except Exception as error:
                 raise PluginSetError(
                     f"profile {self.scheduler_name!r}: plugin {name!r} cannot be made: {error}"
@@ -329,6 +329,17 @@ class Framework(Lifecycle):
             for position in np.flatnonzero(np.isin(view.rows, list(rows))).tolist():
                 guests[position] = rows[int(view.rows[position])]
         return guests
+
+
+def _checked_plugin(plugin: Any, name: str) -> Any:
+    """The plugin itself. Raises ValueError for attributes that would be misread in silence, or cannot be."""
+    if (own := getattr(plugin, "name", None)) != name:
+        # What it answers, its weight and its metrics go by its own name, and the profile by the registry's.
+        raise ValueError(f"its name is {own!r}, expected {name!r}")
+    for attribute in ("filter_locality", "score_locality"):
+        if (value := getattr(plugin, attribute, None)) not in (None, Locality.NODE, Locality.ROW):
+            raise ValueError(f"its {attribute} is {value!r}, expected {Locality.NODE!r} or {Locality.ROW!r}")
+    return plugin
 
 
 def _without(sets: Plugins, names: frozenset[str]) -> Plugins:

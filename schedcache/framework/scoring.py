@@ -176,7 +176,7 @@ class ScoreChain:
         return {plugin.name: found[plugin.name] for plugin in self.plugins if plugin.name in found}
 
 
-def default_normalize_score(scores: Scores, *, reverse: bool) -> Scores:
+def default_normalize_score(scores: Scores, *, reverse: bool = False) -> Scores:
     """Scale non-negative scores to 0..100 by their maximum (kube-scheduler's DefaultNormalizeScore)."""
     highest = int(scores.max(initial=0))
     if highest == 0:

@@ -6,7 +6,7 @@ from schedcache.app.plugins import watched_kinds
 from schedcache.cache import ClusterObjects
 from schedcache.cli import main
 from schedcache.config import config_from_dict
-from schedcache.framework import Framework, Handle, PluginSetError, Registry
+from schedcache.framework import EventHint, Framework, Handle, PluginSetError, Registry
 from schedcache.plugins.default_plugins import default_registry
 from schedcache.queue import Nominator
 
@@ -67,22 +67,46 @@ def test_a_profile_that_cannot_run_is_refused(check, profile, said):
     assert said in err
 
 
-def test_a_plugin_that_reads_what_cannot_be_watched_is_named():
-    class ReadsConfigMaps:
-        name = "ReadsConfigMaps"
-        kinds = ("ConfigMap",)
+class Foreign:
+    name = "Foreign"
 
-        def __init__(self, args, handle):
-            pass
+    def __init__(self, args, handle):
+        pass
 
-        def filter(self, state, pod, view):
-            raise NotImplementedError
+    def filter(self, state, pod, view):
+        raise NotImplementedError
 
-    plugins = {"multiPoint": {"enabled": [{"name": "ReadsConfigMaps"}]}}
+
+class ReadsConfigMaps(Foreign):
+    kinds = ("ConfigMap",)
+
+
+class WaitsFor(Foreign):
+    resource = "Nodes"
+
+    def events_to_register(self):
+        return [EventHint(self.resource, ("Add",))]
+
+
+def with_foreign(plugin):
+    plugins = {"multiPoint": {"enabled": [{"name": "Foreign"}]}}
     [profile] = config_from_dict({"profiles": [{"plugins": plugins}]}).config.profiles
-    registry = Registry({**default_registry(), "ReadsConfigMaps": ReadsConfigMaps})
-    framework = Framework(profile, registry, Handle(cluster_objects=ClusterObjects(), nominator=Nominator()))
-    with pytest.raises(
-        PluginSetError, match="'ReadsConfigMaps' reads objects of kind 'ConfigMap'; expected one of CSI"
-    ):
-        watched_kinds(framework)
+    registry = Registry({**default_registry(), "Foreign": plugin})
+    return Framework(profile, registry, Handle(cluster_objects=ClusterObjects(), nominator=Nominator()))
+
+
+@pytest.mark.parametrize(
+    ("plugin", "said"),
+    [
+        (ReadsConfigMaps, "'Foreign' reads objects of kind 'ConfigMap'; expected one of CSI"),
+        (WaitsFor, "'Foreign' waits for events of 'Nodes', which never come; expected one of CSI"),
+    ],
+)
+def test_a_plugin_that_reads_or_waits_for_what_cannot_be_watched_is_named(plugin, said):
+    with pytest.raises(PluginSetError, match=said):
+        watched_kinds(with_foreign(plugin))
+
+
+@pytest.mark.parametrize("resource", ["Pod", "AssignedPod", "TargetPod", "StorageClass", "*"])
+def test_a_plugin_may_wait_for_what_is_watched(resource):
+    watched_kinds(with_foreign(type("Waits", (WaitsFor,), {"resource": resource})))

@@ -4,7 +4,7 @@ import pytest
 
 from schedcache.cache import ClusterObjects
 from schedcache.config import config_from_dict
-from schedcache.framework import Framework, Handle, PluginSetError
+from schedcache.framework import Framework, Handle, PluginSetError, Registry
 from schedcache.plugins.default_plugins import default_registry
 from schedcache.queue import Nominator
 
@@ -131,3 +131,19 @@ def test_arguments_reach_the_plugin_and_defaults_where_there_are_none():
     assert seen["args"] == {"key": [1, "b"]}
     assert seen["handle"].scheduler_name == "x"
     assert seen["handle"].waiting_pods is made.waiting_pods
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [
+        ({}, "its name is None, expected 'Foreign'"),
+        ({"name": "Other"}, "its name is 'Other', expected 'Foreign'"),
+        ({"name": "Foreign", "filter_locality": "pod"}, "its filter_locality is 'pod', expected 'node' or 'row'"),
+        ({"name": "Foreign", "score_locality": True}, "its score_locality is True, expected 'node' or 'row'"),
+    ],
+)
+def test_a_plugin_that_would_be_misread_in_silence_cannot_be_made(attributes, said):
+    made = type("Made", (), {"__init__": lambda *_: None, **attributes})
+    registry = Registry({**default_registry(), "Foreign": made})
+    with pytest.raises(PluginSetError, match=f"profile 'x': plugin 'Foreign' cannot be made: {said}"):
+        framework({"multiPoint": {"enabled": [{"name": "Foreign"}]}}, registry)

@@ -17,6 +17,7 @@ from schedcache.config import load_config
 from schedcache.config.installed import ENTRY_POINT_GROUP
 from schedcache.plugins.default_plugins import default_registry
 from schedcache.simulation import offline, profiles, simulate
+from schedcache.testing import World, make_node, make_pod
 from tests.packaging import pages
 
 ROOT = pages.ROOT
@@ -151,6 +152,22 @@ async def test_the_test_of_a_plugin_passes():
     plugin = _names_of("docs/plugins.md", "class MaintenanceWindow")["MaintenanceWindow"]
     test = "test_nodes_before_maintenance_are_left_alone"
     await _names_of("docs/plugins.md", test, MaintenanceWindow=plugin)[test]()
+
+
+async def test_the_hint_wakes_a_pod_when_the_maintenance_is_over_and_not_before():
+    page = "docs/plugins.md"
+    plugin = _names_of(page, "class MaintenanceWindow")["MaintenanceWindow"]
+    patient = _names_of(page, "class PatientWindow", MaintenanceWindow=plugin)["PatientWindow"]
+    planned = make_node("a", annotations={"example.com/maintenance": "planned"})
+    async with World(plugins=[patient]) as world:
+        world.add(planned, make_pod("web-0"))
+        await world.settle()
+        world.add(make_node("b", annotations=planned.annotations))
+        await world.advance(20)
+        assert len(world.notes("web-0")) == 1
+        world.add(make_node("c"))
+        await world.advance(20)
+        assert world.node_of("web-0") == "c"
 
 
 def test_the_plugin_for_all_nodes_at_once_works_on_columns(monkeypatch):
