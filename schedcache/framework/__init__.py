@@ -21,7 +21,8 @@ from schedcache.framework.diagnosis import (
     PluginError,
     SchedulingFailure,
 )
-from schedcache.framework.evaluation import Evaluation
+from schedcache.framework.evaluation import Evaluation, ScheduleResult
+from schedcache.framework.extenders import Advice, Extenders
 from schedcache.framework.filtering import failing, one_reason, passing
 from schedcache.framework.handle import Handle, NodeLister, PodNominator, no_node
 from schedcache.framework.interface import (
@@ -53,7 +54,7 @@ from schedcache.framework.interface import (
 from schedcache.framework.plugin_sets import PluginSetError
 from schedcache.framework.registry import PluginFactory, Registry, RegistryError
 from schedcache.framework.row_view import Amounts, HypotheticalView, Rows, RowView
-from schedcache.framework.runtime import Framework, ScheduleResult
+from schedcache.framework.runtime import Framework
 from schedcache.framework.scoring import default_normalize_score
 from schedcache.framework.status import SKIP, Code, Status, unresolvable, unschedulable
 from schedcache.framework.status_table import StatusTable
@@ -63,6 +64,7 @@ from schedcache.queue import EventHint, QueuedPodInfo
 __all__ = [
     "MAX_NODE_SCORE",
     "SKIP",
+    "Advice",
     "Amounts",
     "BindPlugin",
     "Code",
@@ -72,6 +74,7 @@ __all__ = [
     "Evaluation",
     "EventHint",
     "ExplainsPlugin",
+    "Extenders",
     "FilterPlugin",
     "FitError",
     "Framework",

@@ -1,7 +1,7 @@
 """What one attempt to place a pod found out, step by step: for the scheduler to act on, and for people to look at."""
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,16 @@ from schedcache.model import Pod
 
 if TYPE_CHECKING:
     from schedcache.cache import Snapshot
+
+
+class ScheduleResult(NamedTuple):
+    """Where the pod goes. `scores` is None where there was but one feasible node, which no one had to score."""
+
+    node_name: str
+    state: CycleState
+    feasible_count: int
+    evaluated_count: int
+    scores: ScoreTable | None = None
 
 
 class Evaluation:
@@ -97,6 +107,10 @@ class Evaluation:
             return self.feasible.name(0)
         best = self.scores.best()
         return self.feasible.name(int(best[rng.randrange(len(best))]))
+
+    def result(self, rng: random.Random) -> ScheduleResult:
+        """As `choose`, with all that goes with it. Raises `failure()` where the pod does not fit."""
+        return ScheduleResult(self.choose(rng), self.state, self.feasible_count, self.evaluated_count, self.scores)
 
     def failure(self) -> SchedulingFailure:
         """What the scheduler is told where the pod does not fit."""

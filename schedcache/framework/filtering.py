@@ -82,6 +82,13 @@ class Crowded(NamedTuple):
     outcome: FilterOutcome
 
 
+class Advised(NamedTuple):
+    """What extenders say of rows that passed all filters: `positions` in the view, and a verdict on each."""
+
+    positions: Rows
+    verdicts: Verdicts
+
+
 class Feasibility(NamedTuple):
     """Which rows of `view` passed all filters (`feasible`: positions, ascending), nominated pods taken into account."""
 
@@ -89,6 +96,8 @@ class Feasibility(NamedTuple):
     feasible: Rows
     crowded: Crowded | None = None
     """The look at the rows that have pods nominated to them, which comes first: what fails there has failed."""
+    advised: Advised | None = None
+    """Where extenders object to something that passed."""
 
     @property
     def view(self) -> RowView:
@@ -106,13 +115,20 @@ class Feasibility(NamedTuple):
 
     def verdicts(self) -> Verdicts:
         """The first failure of each position. Ask before the next attempt, and before the snapshot moves on."""
-        codes, table = verdicts = self.outcome.verdicts()
-        if self.crowded is None:
-            return verdicts
-        crowded = self.crowded.outcome.verdicts()
-        failed = np.flatnonzero(crowded.codes)
-        codes[self.crowded.positions[failed]] = crowded.codes[failed] + (len(table) - 1)
-        return Verdicts(codes, [*table, *crowded.table[1:]])
+        verdicts = self.outcome.verdicts()
+        if self.crowded is not None:
+            verdicts = _overlaid(verdicts, self.crowded.positions, self.crowded.outcome.verdicts())
+        if self.advised is not None:
+            verdicts = _overlaid(verdicts, *self.advised)
+        return verdicts
+
+
+def _overlaid(verdicts: Verdicts, positions: Rows, others: Verdicts) -> Verdicts:
+    """The verdicts with the failures among others, on some of the positions, in their place."""
+    codes, table = verdicts
+    failed = np.flatnonzero(others.codes)
+    codes[positions[failed]] = others.codes[failed] + (len(table) - 1)
+    return Verdicts(codes, [*table, *others.table[1:]])
 
 
 class _Group:

@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from schedcache.cache.cluster_objects import ClusterObjects
+from schedcache.framework.extenders import Extenders
 from schedcache.framework.waiting_pods import WaitingPods
 from schedcache.model import Node, Pod
 from schedcache.ports import Binder, VolumeWriter
@@ -35,8 +36,8 @@ class Handle(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Given to every plugin of a profile when it is made.
 
     The runtime makes one for each profile and fills in `scheduler_name`. `binder` and `volume_writer` are None where nothing can
-    be bound (offline). `waiting_pods` are those that Permit plugins keep waiting, of all profiles. What awaits something does so on
-    `clock` (seconds, monotonic) and `sleep`.
+    be bound (offline). `extenders` and `waiting_pods`, those that Permit plugins keep waiting, are those of all profiles. What awaits
+    something does so on `clock` (seconds, monotonic) and `sleep`.
     """
 
     cluster_objects: ClusterObjects
@@ -46,5 +47,6 @@ class Handle(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     node_lister: NodeLister = no_node
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    extenders: Extenders = msgspec.field(default_factory=Extenders)
     waiting_pods: WaitingPods = msgspec.field(default_factory=WaitingPods)
     scheduler_name: str = ""

@@ -6,7 +6,7 @@ All nodes are considered for every pod, a column at a time; percentageOfNodesToS
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -15,7 +15,8 @@ from schedcache.config.defaults import default_plugin_names
 from schedcache.config.hints import nearest
 from schedcache.config.types import POINTS, KubeSchedulerProfile, Plugins, PluginSet
 from schedcache.framework.diagnosis import NodeStatuses, PluginError
-from schedcache.framework.evaluation import Evaluation
+from schedcache.framework.evaluation import Evaluation, ScheduleResult
+from schedcache.framework.extenders import EXTENDER, Advice
 from schedcache.framework.filtering import Crowded, Feasibility, FilterChain
 from schedcache.framework.handle import Handle
 from schedcache.framework.interface import CycleState, FilterPlugin, Locality, PreEnqueuePlugin, Verdicts
@@ -42,16 +43,6 @@ Nominated = Callable[[str], Sequence[Pod]]
 """Node name -> the pods nominated to it."""
 
 _QUEUEING_POINTS = ("pre_enqueue", "pre_filter", "filter", "reserve", "permit")
-
-
-class ScheduleResult(NamedTuple):
-    """Where the pod goes. `scores` is None where there was but one feasible node, which no one had to score."""
-
-    node_name: str
-    state: CycleState
-    feasible_count: int
-    evaluated_count: int
-    scores: ScoreTable | None = None
 
 
 class Framework(Lifecycle):
@@ -142,6 +133,8 @@ class Framework(Lifecycle):
             except Exception as error:
                 text = f"profile {self.scheduler_name!r}: plugin {plugin.name!r}: events_to_register: {error}"
                 raise PluginSetError(text) from error
+        if self.handle.extenders:
+            hints.append(EventHint(WILDCARD, (ALL,), plugin=EXTENDER))
         return hints
 
     def kinds(self) -> set[str]:
@@ -181,24 +174,33 @@ class Framework(Lifecycle):
 
         Among nodes with the same highest score `rng` decides, each being equally likely.
         """
-        found = self.evaluate(pod, snapshot, nominated)
-        node_name = found.choose(rng)
-        return ScheduleResult(node_name, found.state, found.feasible_count, found.evaluated_count, found.scores)
+        return self.evaluate(pod, snapshot, nominated).result(rng)
 
-    def evaluate(self, pod: Pod, snapshot: "Snapshot", nominated: Nominated, *, exhaustive: bool = False) -> Evaluation:
+    def evaluate(
+        self,
+        pod: Pod,
+        snapshot: "Snapshot",
+        nominated: Nominated,
+        *,
+        exhaustive: bool = False,
+        advice: Advice | None = None,
+    ) -> Evaluation:
         """PreFilter, the pod's own nominated node, Filter, PreScore and Score; whatever comes of it is in the answer.
 
         `exhaustive`: look at all candidates even where the nominated node is taken, and score a single feasible node too,
         with raw scores; for those who want to know, at the price of work that a decision does not need.
+
+        `advice`: of extenders, who are left out without it. Where it names nodes that are `unasked` afterwards, the evaluation
+        stopped there, and is to be made afresh once they were asked about.
         """
         evaluation = Evaluation(pod, snapshot, CycleState(self.sample()), exhaustive=exhaustive)
         try:
-            self._evaluate(evaluation, nominated)
+            self._evaluate(evaluation, nominated, advice)
         except PluginError as error:
             evaluation.error = error
         return evaluation
 
-    def _evaluate(self, evaluation: Evaluation, nominated: Nominated) -> None:
+    def _evaluate(self, evaluation: Evaluation, nominated: Nominated, advice: Advice | None) -> None:
         """Raises PluginError."""
         pod, snapshot, state = evaluation.pod, evaluation.snapshot, evaluation.state
         if not snapshot.num_nodes:
@@ -206,17 +208,23 @@ class Framework(Lifecycle):
         evaluation.pre_filter = pre_filter = self.run_pre_filter(state, pod, snapshot)
         if pre_filter.status is not None:
             return
-        found = self._own_nominated_node(state, pod, snapshot, nominated)
+        found = self._own_nominated_node(state, pod, snapshot, nominated, advice)
+        if advice is not None and advice.unasked:
+            return
         evaluation.on_nominated_node = found is not None
         if found is None or evaluation.exhaustive:
             found = self.run_filters(state, pod, self.candidates(snapshot, pre_filter), nominated)
+            if advice is not None:
+                found.check(pod)
+                found = advice.apply(found)
         evaluation.filtered = found
         positions, view = found.feasible, found.view
         evaluation.feasible = feasible = view if len(positions) == len(view) else view.take(positions)
         if not evaluation.on_nominated_node:
             found.check(pod)
         if len(feasible) > 1 or (evaluation.exhaustive and len(feasible)):
-            evaluation.scores = self.run_scores(state, pod, feasible, keep_raw=evaluation.exhaustive)
+            scores = self.run_scores(state, pod, feasible, keep_raw=evaluation.exhaustive)
+            evaluation.scores = scores if advice is None else advice.add_scores(scores)
 
     def run_pre_filter(self, state: CycleState, pod: Pod, snapshot: "Snapshot") -> PreFilterOutcome:
         """Raises PluginError."""
@@ -291,7 +299,7 @@ class Framework(Lifecycle):
         return node_name, Status(Code.UNSCHEDULABLE, tuple(reasons), first)
 
     def _own_nominated_node(
-        self, state: CycleState, pod: Pod, snapshot: "Snapshot", nominated: Nominated
+        self, state: CycleState, pod: Pod, snapshot: "Snapshot", nominated: Nominated, advice: Advice | None
     ) -> Feasibility | None:
         """The node that preemption made room on is tried first, alone; None when there is none or the pod does not fit."""
         row = snapshot.columns.row_of.get(pod.nominated_node_name) if pod.nominated_node_name else None
@@ -302,6 +310,8 @@ class Framework(Lifecycle):
         except PluginError:
             # As in kube-scheduler: the look at all nodes that follows meets the same fault, or can do without the node.
             return None
+        if advice is not None:
+            found = advice.apply(found)
         return found if len(found.feasible) else None
 
     def _with_nominated(self, state: CycleState, pod: Pod, view: RowView, nominated: Nominated) -> Crowded | None:

@@ -44,6 +44,10 @@ class ScoreTable:
         """The positions with the highest total, ascending."""
         return np.flatnonzero(self.total == self.total.max())
 
+    def plus(self, scores: Scores) -> "ScoreTable":
+        """With what others than plugins add to the totals."""
+        return ScoreTable(self.view, self.total + scores, self._by_plugin)
+
     def by_plugin(self) -> dict[str, Scores]:
         """Weighted scores of each plugin that was not skipped."""
         return {plugin: scores.weighted for plugin, scores in self._by_plugin().items()}

@@ -21,11 +21,22 @@ from schedcache.ports.errors import (
     RefusedError,
     UnavailableError,
 )
+from schedcache.ports.extender import (
+    MAX_EXTENDER_PRIORITY,
+    Extender,
+    ExtenderError,
+    ExtenderResult,
+    FilterAnswer,
+    MetaVictims,
+    Victims,
+    asks_for,
+)
 from schedcache.ports.metrics import Metrics, NoMetrics
 from schedcache.ports.source import EventSink, EventSource, KubernetesObject, Outage
 
 __all__ = [
     "ALL",
+    "MAX_EXTENDER_PRIORITY",
     "WILDCARD",
     "ApiError",
     "Backoff",
@@ -35,7 +46,12 @@ __all__ = [
     "EventRecorder",
     "EventSink",
     "EventSource",
+    "Extender",
+    "ExtenderError",
+    "ExtenderResult",
+    "FilterAnswer",
     "KubernetesObject",
+    "MetaVictims",
     "Metrics",
     "NoMetrics",
     "NotFoundError",
@@ -44,5 +60,7 @@ __all__ = [
     "RefusedError",
     "StatusWriter",
     "UnavailableError",
+    "Victims",
     "VolumeWriter",
+    "asks_for",
 ]

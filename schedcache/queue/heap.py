@@ -1,8 +1,10 @@
 """An ordered queue of pods with removal by name."""
 
 import heapq
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from schedcache.model import Pod
 from schedcache.queue.queued_pod import PodKey, QueuedPodInfo
 
 SortKey = Any
@@ -73,6 +75,63 @@ class KeyedHeap:
         """All pods in no particular order."""
         return [entry[3] for entry in self._live.values()]
 
+    def entries(self) -> Iterable[_Entry]:
+        """All pods with what they are ordered by, in no particular order."""
+        return self._live.values()
+
     def ordered(self) -> list[QueuedPodInfo]:
         """All pods, the next one first."""
         return [entry[3] for entry in sorted(self._live.values())]
+
+
+class TwoLanes:
+    """As one `KeyedHeap`, but the pods that are `slow` are passed by while `slow_lane_open` is False."""
+
+    def __init__(self, slow: Callable[[Pod], bool]) -> None:
+        self._slow = slow
+        self._lanes = KeyedHeap(), KeyedHeap()
+        self.slow_lane_open = True
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lanes))
+
+    def __contains__(self, key: PodKey) -> bool:
+        return any(key in lane for lane in self._lanes)
+
+    def get(self, key: PodKey) -> QueuedPodInfo | None:
+        """The pod of that name, if it is here."""
+        return self._lanes[0].get(key) or self._lanes[1].get(key)
+
+    def put(self, info: QueuedPodInfo, sort_key: SortKey) -> None:
+        """Add the pod, or sort it anew; whatever was here under its name is replaced."""
+        slow = self._slow(info.pod)
+        self._lanes[not slow].remove(info.key)
+        self._lanes[slow].put(info, sort_key)
+
+    def remove(self, key: PodKey) -> QueuedPodInfo | None:
+        """Take the pod of that name out; None if it is not here."""
+        return self._lanes[0].remove(key) or self._lanes[1].remove(key)
+
+    def pop(self) -> QueuedPodInfo | None:
+        """Take out the first pod that is not passed by; None if there is none."""
+        fast, slow = self._lanes
+        heads = fast.peek(), slow.peek() if self.slow_lane_open else None
+        if heads[0] is None or heads[1] is None:
+            return fast.pop() if heads[1] is None else slow.pop()
+        return slow.pop() if _order(*heads[1]) < _order(*heads[0]) else fast.pop()
+
+    def passes_by(self, pod: Pod) -> bool:
+        """Whether the pod is not to be taken now."""
+        return not self.slow_lane_open and self._slow(pod)
+
+    def infos(self) -> list[QueuedPodInfo]:
+        """All pods in no particular order."""
+        return self._lanes[0].infos() + self._lanes[1].infos()
+
+    def ordered(self) -> list[QueuedPodInfo]:
+        """All pods, the next one first."""
+        return [entry[3] for entry in sorted([*self._lanes[0].entries(), *self._lanes[1].entries()])]
+
+
+def _order(sort_key: SortKey, info: QueuedPodInfo) -> tuple[SortKey, int]:
+    return sort_key, info.sequence

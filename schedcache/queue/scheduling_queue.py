@@ -12,7 +12,7 @@ from schedcache.queue.dump import QueueDump, histories, uids
 from schedcache.queue.errors import QueueError
 from schedcache.queue.faults import Faults
 from schedcache.queue.gates import Gates, PreEnqueue
-from schedcache.queue.heap import KeyedHeap, SortKey
+from schedcache.queue.heap import KeyedHeap, SortKey, TwoLanes
 from schedcache.queue.hints import HintTable, Registrations, Strategy
 from schedcache.queue.in_flight import InFlight, RecordedEvent
 from schedcache.queue.judge import Judge, PreCheck
@@ -44,6 +44,7 @@ class SchedulingQueue:
         pod_lister: PodLister | None = None,
         queue_sort: Callable[[QueuedPodInfo], SortKey] = priority_sort,
         queue_sort_plugin: str = "QueueSort",
+        slow: Callable[[Pod], bool] | None = None,
         metrics: QueueMetrics | None = None,
     ) -> None:
         """Times in seconds, of a monotonic `clock`. A `max_backoff` of 0 switches backoff off.
@@ -52,7 +53,8 @@ class SchedulingQueue:
         in the mapping is retried upon every event. `nominator` is the one that plugins look at. Without it the queue makes its
         own with `pod_lister`, which tells whether a pod still waits (None trusts the caller). `queue_sort` gives what pods are
         sorted by, the smallest first; it may use only what is fixed while the pod waits. Where it fails, the queue does without
-        it (see `GuardedSort`) and names `queue_sort_plugin`. Raises ValueError for a negative time or a registration for an
+        it (see `GuardedSort`) and names `queue_sort_plugin`. `slow` tells pods whose attempts take their time, see
+        `open_slow_lane`. Raises ValueError for a negative time or a registration for an
         action that does not exist.
         """
         limits = (("initial_backoff", initial_backoff), ("max_backoff", max_backoff))
@@ -69,7 +71,8 @@ class SchedulingQueue:
         self._judge = Judge(HintTable(hints, clock, self._metrics, faults))
         self._gates = Gates(pre_enqueue, faults)
         self._nominator = nominator or Nominator(pod_lister)
-        self._active = KeyedHeap()
+        self._lanes = None if slow is None else TwoLanes(slow)
+        self._active: KeyedHeap | TwoLanes = KeyedHeap() if self._lanes is None else self._lanes
         self._backoff = Backoff(to_ns(initial_backoff), to_ns(max_backoff), windows=pop_from_backoff)
         self._backing_off = BackoffQueue(self._backoff, self._queue_sort if pop_from_backoff else None)
         self._pool = UnschedulablePool(to_ns(max_in_unschedulable))
@@ -137,7 +140,7 @@ class SchedulingQueue:
         """Take the next pod for an attempt, None where `pop` would wait. The attempt has to end in `done`."""
         while True:
             info = self._active.pop()
-            if info is None and self._pop_from_backoff and (info := self._backing_off.rejected.pop()) is not None:
+            if info is None and self._pop_from_backoff and (info := self._pop_backing_off()) is not None:
                 self._metrics.queue_incoming_pods("active", events.POP_FROM_BACKOFF)
             if info is None:
                 return None
@@ -145,6 +148,22 @@ class SchedulingQueue:
             # Two attempts at one pod at a time would bind it twice; the running one hears of its changes as events.
             if info.pod.uid not in self._in_flight:
                 return self._start(info)
+
+    def _pop_backing_off(self) -> QueuedPodInfo | None:
+        """The first one, or none where that is to be passed by: those behind it will not have to wait for long."""
+        rejected = self._backing_off.rejected
+        head = rejected.peek()
+        if self._lanes is not None and head is not None and self._lanes.passes_by(head[1].pod):
+            return None
+        return rejected.pop()
+
+    def open_slow_lane(self, *, is_open: bool) -> None:
+        """While it is not open, pods that are `slow` stay where they are, and others are taken before them."""
+        if self._lanes is None:
+            raise ValueError("no pods are slow")
+        self._lanes.slow_lane_open = is_open
+        if is_open:
+            self._waiters.wake()
 
     def _start(self, info: QueuedPodInfo) -> QueuedPodInfo:
         info.popped_uid = info.pod.uid

@@ -151,6 +151,8 @@ class BindingCycles:
                 return status
         if self._running[d.pod.uid].abandoned:
             return _ABANDONED
+        if await d.framework.handle.extenders.bind(d.pod, d.node_name):
+            return None
         return await d.framework.run_bind(d.cycle_state, d.pod, d.node_name)
 
     async def _wait_on_permit(self, d: Decision) -> Status | None:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from schedcache.cache import ClusterObjects
 from schedcache.config import KubeSchedulerProfile
-from schedcache.framework import Framework, Handle, NodeLister, PluginSetError, Registry, no_node
+from schedcache.framework import Extenders, Framework, Handle, NodeLister, PluginSetError, Registry, no_node
 from schedcache.ports import Binder, Metrics, NoMetrics, VolumeWriter
 from schedcache.queue import Nominator, PodLister, QueueMetrics, SchedulingQueue, priority_sort
 from schedcache.scheduling.measured_framework import MeasuredFramework
@@ -20,6 +20,7 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
     binder: Binder | None,
     volume_writer: VolumeWriter | None = None,
     node_lister: NodeLister = no_node,
+    extenders: Extenders | None = None,
     pod_lister: PodLister,
     clock: Callable[[], float],
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
@@ -36,12 +37,14 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
     an event which does not exist.
     """
     nominator = Nominator(pod_lister)
+    extenders = extenders or Extenders()
     handle = Handle(
         cluster_objects=objects,
         nominator=nominator,
         binder=binder,
         volume_writer=volume_writer,
         node_lister=node_lister,
+        extenders=extenders,
         clock=clock,
         sleep=sleep,
     )
@@ -66,6 +69,7 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
             metrics=queue_metrics,
             queue_sort=next(iter(sorts.values()), priority_sort),
             queue_sort_plugin=next(iter(sorts), ""),
+            slow=extenders.take_part if extenders else None,
         )
     except ValueError as error:
         raise PluginSetError(str(error)) from error

@@ -1,13 +1,23 @@
 """The scheduling cycle: one pod from the queue, to a node in the cache (kube-scheduler's schedule_one.go, 1.37)."""
 
+import asyncio
 import random
 from collections.abc import Mapping
 
 import structlog
 
 from schedcache.cache import CacheError, Snapshot
-from schedcache.framework import Code, FitError, Framework, NoNodesError, PluginError, ScheduleResult
+from schedcache.framework import (
+    Advice,
+    Code,
+    FitError,
+    Framework,
+    NoNodesError,
+    ScheduleResult,
+    SchedulingFailure,
+)
 from schedcache.model import Pod
+from schedcache.ports import ExtenderError
 from schedcache.queue import QueuedPodInfo
 from schedcache.scheduling.decision import Decision
 from schedcache.scheduling.failure import UNSCHEDULABLE, Failure, FailureHandler
@@ -18,7 +28,10 @@ _log = structlog.get_logger(__name__)
 
 
 class SchedulingCycle:
-    """Decides where a popped pod goes. Synchronous: nothing changes under a cycle, so all of it sees one generation."""
+    """Decides where a popped pod goes.
+
+    A decision is synchronous: nothing changes under it, so all of it sees one generation. Extenders are asked before it.
+    """
 
     def __init__(
         self,
@@ -35,26 +48,44 @@ class SchedulingCycle:
         self._snapshot = Snapshot()
 
     def run(self, info: QueuedPodInfo) -> Decision | None:
-        """Assume the pod on the best node. None: it needs no node any more, or it failed and is in the queue again."""
-        pod, started = info.pod, self._state.clock()
-        framework = self._frameworks.get(pod.scheduler_name)
-        if framework is None or self._is_settled(pod):
-            self._state.queue.done(info.popped_uid)
+        """Assume the pod on the best node, without asking extenders.
+
+        None: it needs no node any more, or it failed and is in the queue again.
+        """
+        framework, started = self._framework_for(info), self._state.clock()
+        if framework is None:
             return None
         try:
             return self._attempt(info, framework, started)
-        except NoNodesError as error:
-            failure = Failure(reason=UNSCHEDULABLE, message=error.message(), unschedulable_plugins={NO_NODES})
-        except CacheError as error:
-            self._state.contradicted("scheduling cycle", error)
-            failure = Failure.of_error(error)
-        except PluginError as error:
-            failure = Failure.of_error(error)
         except Exception as error:  # noqa: BLE001  one pod that trips over a fault of ours must not stop the others
-            _log.exception("scheduling cycle failed", pod=pod.full_name)
-            failure = Failure.of_error(error)
-        self._failures.handle(info, failure, started)
-        return None
+            self._fail(info, error, started)
+            return None
+
+    async def run_with_extenders(self, info: QueuedPodInfo) -> Decision | None:
+        """As `run`, for a pod in which extenders take part.
+
+        They are asked about the nodes that plugins let pass, and then the pod is decided afresh: on the cluster as it is by then,
+        and unless it is gone or has got a node meanwhile.
+        """
+        framework, started = self._framework_for(info), self._state.clock()
+        if framework is None:
+            return None
+        try:
+            return await self._attempt_with_extenders(info, framework, started)
+        except asyncio.CancelledError:
+            self._state.queue.done(info.popped_uid)
+            raise
+        except Exception as error:  # noqa: BLE001  as in run
+            self._fail(info, error, started)
+            return None
+
+    def _framework_for(self, info: QueuedPodInfo) -> Framework | None:
+        """None for a pod that is not to be scheduled; its attempt is over."""
+        framework = self._frameworks.get(info.pod.scheduler_name)
+        if framework is None or self._is_settled(info.pod):
+            self._state.queue.done(info.popped_uid)
+            return None
+        return framework
 
     def _is_settled(self, pod: Pod) -> bool:
         """Whether the pod is gone, has a node, or is being deleted (kubernetes/kubernetes#118226)."""
@@ -64,11 +95,19 @@ class SchedulingCycle:
         newest = self._state.pods.held(pod)
         return newest is None or bool(newest.node_name) or self._state.cached(pod) is not None
 
+    def _fail(self, info: QueuedPodInfo, error: Exception, started: float) -> None:
+        if isinstance(error, NoNodesError):
+            failure = Failure(reason=UNSCHEDULABLE, message=error.message(), unschedulable_plugins={NO_NODES})
+        else:
+            failure = Failure.of_error(error)
+        if isinstance(error, CacheError):
+            self._state.contradicted("scheduling cycle", error)
+        elif not isinstance(error, SchedulingFailure | ExtenderError):
+            _log.exception("scheduling cycle failed", pod=info.pod.full_name)
+        self._failures.handle(info, failure, started)
+
     def _attempt(self, info: QueuedPodInfo, framework: Framework, started: float) -> Decision | None:
-        unsupported = framework.unsupported(info.pod)
-        if unsupported:
-            failure = Failure(reason=UNSCHEDULABLE, message=unsupported, unschedulable_plugins={NOT_SUPPORTED})
-            self._failures.handle(info, failure, started)
+        if self._refuse(info, framework, started):
             return None
         self._state.cache.update_snapshot(self._snapshot)
         try:
@@ -80,6 +119,49 @@ class SchedulingCycle:
         finally:
             self._state.metrics.scheduling_algorithm(self._state.clock() - started)
         return self._assume(info, framework, result, started)
+
+    async def _attempt_with_extenders(
+        self, info: QueuedPodInfo, framework: Framework, started: float
+    ) -> Decision | None:
+        if self._refuse(info, framework, started):
+            return None
+        advice = Advice(framework.handle.extenders)
+        nominated = self._state.queue.nominated_pods_for_node
+        try:
+            while True:
+                self._state.cache.update_snapshot(self._snapshot)
+                found = framework.evaluate(info.pod, self._snapshot, nominated, advice=advice)
+                if not advice.unasked:
+                    break
+                await advice.ask(info.pod)
+                if not self._still_waits(info):
+                    return None
+            result = found.result(self._rng)
+        except NoNodesError:
+            raise
+        except FitError as error:
+            self._make_room(info, framework, error, started)
+            return None
+        finally:
+            self._state.metrics.scheduling_algorithm(self._state.clock() - started)
+        return self._assume(info, framework, result, started)
+
+    def _still_waits(self, info: QueuedPodInfo) -> bool:
+        """Go on with the pod as it is now; False where it needs no node of us any more: then its attempt is over."""
+        newest = self._state.pods.held(info.pod)
+        if newest is None or not self._state.is_ours(newest) or self._is_settled(newest):
+            self._state.queue.done(info.popped_uid)
+            return False
+        info.pod = newest
+        return True
+
+    def _refuse(self, info: QueuedPodInfo, framework: Framework, started: float) -> bool:
+        """Whether the pod asks for what this scheduler cannot do at all; then it has been told."""
+        unsupported = framework.unsupported(info.pod)
+        if unsupported:
+            failure = Failure(reason=UNSCHEDULABLE, message=unsupported, unschedulable_plugins={NOT_SUPPORTED})
+            self._failures.handle(info, failure, started)
+        return bool(unsupported)
 
     def _make_room(self, info: QueuedPodInfo, framework: Framework, error: FitError, started: float) -> None:
         """Let PostFilter try to make room; the pod waits in any case."""

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from schedcache.cache import ClusterObjects, SchedulerCache
-from schedcache.framework import Framework
+from schedcache.framework import Extenders, Framework
 from schedcache.ports import Binder, EventRecorder, Metrics, StatusWriter
 from schedcache.queue import QueuedPodInfo, SchedulingQueue
 from schedcache.scheduling.binding_cycle import LOOK_AGAIN, MAX_BINDING, BindingCycles, Sleep
+from schedcache.scheduling.decision import Decision
 from schedcache.scheduling.event_handlers import EventHandlers
 from schedcache.scheduling.expiry import AssumedPodExpiry
 from schedcache.scheduling.failure import FailureHandler
@@ -67,6 +68,9 @@ class Scheduler:
         reader = LiveReader(self.state, binder, self.handlers)
         failures = FailureHandler(self.state, recorder)
         self.cycle = SchedulingCycle(self.state, frameworks, failures, rng)
+        self.extenders = next((framework.handle.extenders for framework in frameworks.values()), Extenders())
+        # With a snapshot of its own: other pods are decided while extenders are asked.
+        self._asking_cycle = SchedulingCycle(self.state, frameworks, failures, rng)
         self.bindings = BindingCycles(self.state, failures, recorder, reader, sleep=sleep, max_binding=max_binding)
         self.expiry = AssumedPodExpiry(self.state, reader)
         self.last_housekeeping: float | None = None
@@ -75,7 +79,7 @@ class Scheduler:
     async def run(self) -> None:
         """Schedule until cancelled. Raises whatever ends one of its tasks: a scheduler without its loop must not live on."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._schedule())
+            tasks.create_task(self._schedule(tasks))
             tasks.create_task(self._keep_house())
             tasks.create_task(self._expire())
 
@@ -83,21 +87,35 @@ class Scheduler:
         """After `run`: let the bindings under way end; those that have no outcome in time are forgotten."""
         await self.bindings.drain(seconds)
 
-    async def _schedule(self) -> None:
+    async def _schedule(self, tasks: asyncio.TaskGroup) -> None:
         queue, clock, bindings = self.state.queue, self.state.clock, self.bindings
+        takes_part = self.extenders.take_part if self.extenders else None
         while True:
             if not bindings.has_room():
                 await bindings.room()
             info: QueuedPodInfo | None = await queue.pop()
             until = clock() + _SLICE_SECONDS
             while info is not None:
-                decision = self.cycle.run(info)
-                if decision is not None:
-                    bindings.start(decision)
+                if takes_part is not None and takes_part(info.pod):
+                    queue.open_slow_lane(is_open=False)
+                    tasks.create_task(self._ask_and_schedule(info))
+                else:
+                    self._bind(self.cycle.run(info))
                 if clock() >= until or not bindings.has_room():
                     break
                 info = queue.pop_nowait()
             await asyncio.sleep(0)
+
+    async def _ask_and_schedule(self, info: QueuedPodInfo) -> None:
+        """One pod at a time, in the order of the queue; pods in which no extender takes part do not wait for it."""
+        try:
+            self._bind(await self._asking_cycle.run_with_extenders(info))
+        finally:
+            self.state.queue.open_slow_lane(is_open=True)
+
+    def _bind(self, decision: Decision | None) -> None:
+        if decision is not None:
+            self.bindings.start(decision)
 
     async def _keep_house(self) -> None:
         """Wake pods at the very moment at which their backoff, or their time in the pool, is over."""

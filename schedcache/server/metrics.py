@@ -82,6 +82,7 @@ class PrometheusMetrics:
         )
         self._permit = cache(lambda result: permit.labels(result).observe)
         self._define_queue_metrics()
+        self._define_extender_metrics()
         self._define_repairs()
 
     def _define_queue_metrics(self) -> None:
@@ -105,6 +106,14 @@ class PrometheusMetrics:
         self._after_flush = self._counter(
             "pod_scheduled_after_flush", "Pods scheduled after only the time limit had woken them: an event was missed."
         ).inc
+
+    def _define_extender_metrics(self) -> None:
+        self._extender_calls = self._counter(
+            "extender_calls", "Calls of extenders, by how they ended.", "extender", "verb", "result"
+        )
+        self._extender_seconds = self._histogram(
+            "extender_call_duration_seconds", "Time of calls of extenders.", _ATTEMPT_SECONDS, "extender", "verb"
+        )
 
     def _define_repairs(self) -> None:
         self._doubts = self._counter(
@@ -137,6 +146,10 @@ class PrometheusMetrics:
 
     def bind_doubt(self, outcome: str) -> None:
         self._doubts.labels(outcome).inc()
+
+    def extender_call(self, extender: str, verb: str, result: str, seconds: float) -> None:
+        self._extender_calls.labels(extender, verb, result).inc()
+        self._extender_seconds.labels(extender, verb).observe(seconds)
 
     def cache_error(self, kind: str) -> None:
         self._cache_errors.labels(kind).inc()

@@ -46,7 +46,10 @@ class StateCollector(Collector):
             "scheduler_goroutines",
             "Running tasks, by what they do; the name is kube-scheduler's.",
             "operation",
-            {"binding": len(self._scheduler.bindings)},
+            {
+                "binding": len(self._scheduler.bindings),
+                "prioritizing_extender": self._scheduler.extenders.prioritizing,
+            },
         )
 
 

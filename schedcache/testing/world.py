@@ -7,12 +7,12 @@ from typing import Any, Self
 
 from schedcache.cache import CacheError, ClusterObjects, SchedulerCache, Snapshot, Stories
 from schedcache.config import config_from_dict
-from schedcache.framework import Registry
+from schedcache.framework import Extenders, Registry
 from schedcache.model import Pod
 from schedcache.plugins.default_binder import DefaultBinder
 from schedcache.plugins.default_plugins import default_registry
 from schedcache.plugins.priority_sort import PrioritySort
-from schedcache.ports import Metrics, NoMetrics
+from schedcache.ports import Extender, Metrics, NoMetrics
 from schedcache.scheduling import PodStore, Scheduler, make_profiles
 from schedcache.scheduling.binding_cycle import MAX_BINDING
 from schedcache.testing.memory_api import MemoryApi, Recorder
@@ -41,12 +41,13 @@ class World:
         rebuilds: why everything was to be read afresh, in turn.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what a world may be made of, all but the first by keyword
         self,
         config: Mapping[str, Any] | None = None,
         *,
         plugins: Iterable[type[Any]] = (),
         defaults: bool = True,
+        extenders: Iterable[Extender] = (),
         observe: bool = False,
         api: MemoryApi | None = None,
         metrics: Metrics | None = None,
@@ -60,6 +61,7 @@ class World:
             plugins: classes that profiles can name beside the default plugins.
             defaults: False, without `config`: the profile has `plugins` alone, in this order, and the default queue sort and
                 binder if none of them is one.
+            extenders: in the order of a configuration; `config` has none of its own here.
             observe: without profiles: it follows the cluster and schedules nothing.
             api: in place of a MemoryApi that does what it is asked to.
             metrics: what is measured; nobody listens where None.
@@ -92,6 +94,7 @@ class World:
             metrics=metrics,
             clock=self.clock,
             sleep=self.clock.sleep,
+            extenders=Extenders(extenders, metrics=metrics, clock=self.clock),
         )
         self.scheduler = Scheduler(
             cache=self.cache,

@@ -93,6 +93,10 @@ class Metrics(NoMetrics):
         self.doubts: list[str] = []
         self.errors: list[str] = []
         self.attempts: list[str] = []
+        self.calls: list[tuple[str, str, str]] = []
+
+    def extender_call(self, extender: str, verb: str, result: str, seconds: float) -> None:
+        self.calls.append((extender, verb, str(result)))
 
     def bind_doubt(self, outcome: str) -> None:
         self.doubts.append(str(outcome))
