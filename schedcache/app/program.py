@@ -4,27 +4,31 @@ import asyncio
 import gc
 import random
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import structlog
 from prometheus_client import CollectorRegistry
 
+from schedcache.app.extenders import extender_settings, known_kinds
 from schedcache.app.idle import Nobody
 from schedcache.app.plugins import watched_kinds
 from schedcache.app.settings import Settings
 from schedcache.app.source_metrics import SourceCollector
 from schedcache.cache import CacheCorruptedError, ClusterObjects, SchedulerCache
-from schedcache.framework import Framework
+from schedcache.framework import Extenders, Framework
+from schedcache.kube.extender.client import HttpExtenders
 from schedcache.kube.http.credentials import load_credentials
 from schedcache.kube.http.transport import Transport
+from schedcache.kube.watch.kinds import KINDS, Kind
 from schedcache.kube.watch.reflector import Reflector
 from schedcache.kube.write.binder import ApiBinder
 from schedcache.kube.write.event_recorder import ApiEventRecorder
 from schedcache.kube.write.rate import TokenBucket
 from schedcache.kube.write.status_writer import ApiStatusWriter
 from schedcache.kube.write.volume_writer import ApiVolumeWriter
+from schedcache.model import Pod
 from schedcache.plugins.default_plugins import installed_registry
 from schedcache.ports import EventSink
 from schedcache.scheduling import PodStore, Scheduler, make_profiles
@@ -126,12 +130,20 @@ def tune_gc() -> None:
 async def assembled(settings: Settings) -> AsyncIterator[Program]:
     """A program that is ready to run, with its connections.
 
-    Raises CredentialError, or PluginSetError or RegistryError for a profile that does not make sense.
+    Raises CredentialError, ExtenderSetupError, or PluginSetError or RegistryError for a profile that does not make sense.
     """
     registry = CollectorRegistry()
     metrics = PrometheusMetrics(registry)
-    async with Transport(load_credentials(settings.kubeconfig), settings.requests) as transport:
-        binder = ApiBinder(transport, TokenBucket(settings.qps, settings.burst), settings.writes)
+    called = () if settings.observe else extender_settings(settings.configuration)
+    async with (
+        Transport(load_credentials(settings.kubeconfig), settings.requests) as transport,
+        HttpExtenders(called) as http_extenders,
+    ):
+        extenders = Extenders(http_extenders, metrics=metrics)
+        kinds = known_kinds(called, extenders, [profile.scheduler_name for profile in settings.profiles])
+        read_pod = cast("Callable[[bytes], Pod]", kinds["Pod"].from_json)
+        rate = TokenBucket(settings.qps, settings.burst)
+        binder = ApiBinder(transport, rate, settings.writes, read_pod=read_pod)
         writers = () if settings.observe else _writers(transport, settings)
         recorder, status_writer = writers or (Nobody(), Nobody())
         pods, plugins = PodStore(), installed_registry()
@@ -148,6 +160,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
             binder=binder,
             volume_writer=ApiVolumeWriter(transport, TokenBucket(settings.qps, settings.burst)),
             node_lister=cache.get_node,
+            extenders=extenders,
             pod_lister=pods.get,
             clock=time.monotonic,
             initial_backoff=settings.configuration.pod_initial_backoff_seconds,
@@ -171,7 +184,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
             rng=random.Random(),
             request_rebuild=lambda reason: source.request_rebuild(reason),  # noqa: PLW0108  made below
         )
-        source = make_source(settings, transport, scheduler.handlers, frameworks.values())
+        source = make_source(settings, transport, scheduler.handlers, frameworks.values(), kinds)
         registry.register(StateCollector(scheduler))
         registry.register(SourceCollector(source))
         yield Program(scheduler, source, registry, transport, binder, settings, writers)
@@ -188,12 +201,16 @@ def _writers(transport: Transport, settings: Settings) -> tuple[ApiEventRecorder
 
 
 def make_source(
-    settings: Settings, transport: Transport, sink: EventSink, frameworks: Iterable[Framework]
+    settings: Settings,
+    transport: Transport,
+    sink: EventSink,
+    frameworks: Iterable[Framework],
+    known: Mapping[str, Kind] = KINDS,
 ) -> "Reflector | KopfSource":
     """The event source that is asked for, for pods, nodes and what the plugins read besides. Raises PluginSetError."""
     kinds = ["Pod", "Node", *sorted(set[str]().union(*map(watched_kinds, frameworks)))]
     if settings.event_source == "kopf":
         from schedcache.kube.kopf.source import KopfSource  # noqa: PLC0415  half a second of imports that nobody else needs
 
-        return KopfSource(transport, sink, kinds, settings=settings.kopf)
-    return Reflector(transport, sink, kinds, settings=settings.watch)
+        return KopfSource(transport, sink, kinds, settings=settings.kopf, known=known)
+    return Reflector(transport, sink, kinds, settings=settings.watch, known=known)

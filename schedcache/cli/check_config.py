@@ -29,6 +29,10 @@ def execute(options: argparse.Namespace) -> int:
     from schedcache.app.plugins import check_profiles
 
     check_profiles(loaded.config, options.file)
+    if loaded.config.extenders:
+        from schedcache.app.extenders import check_extenders
+
+        check_extenders(loaded.config, options.file)
     for note in loaded.notes:
         print(f"note: {note}", file=sys.stderr)
     with writing():

@@ -12,6 +12,7 @@ from schedcache.app.running import run_until, served
 from schedcache.app.settings import Settings
 from schedcache.cli.stopping import stop_signals
 from schedcache.framework import PluginSetError, RegistryError
+from schedcache.kube.extender.client import ExtenderSetupError
 from schedcache.kube.http.credentials import CredentialError
 from schedcache.kube.http.threads import DaemonThreads
 
@@ -24,7 +25,7 @@ def run(settings: Settings) -> int:
     disable_created_metrics()  # type: ignore[no-untyped-call]  # prometheus_client leaves it untyped
     try:
         return asyncio.run(_run(settings))
-    except (CredentialError, PluginSetError, RegistryError) as error:
+    except (CredentialError, ExtenderSetupError, PluginSetError, RegistryError) as error:
         raise UsageError(str(error)) from error
 
 

@@ -9,10 +9,12 @@ from schedcache.config.installed import installed_names
 from schedcache.config.loading import LoadedConfig, config_from_dict, load_config
 from schedcache.config.problems import ConfigError
 from schedcache.config.types import KubeSchedulerConfiguration, KubeSchedulerProfile
+from schedcache.config.v1 import Extender
 from schedcache.config.writing import to_yaml
 
 __all__ = [
     "ConfigError",
+    "Extender",
     "KubeSchedulerConfiguration",
     "KubeSchedulerProfile",
     "LoadedConfig",

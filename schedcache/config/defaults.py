@@ -1,5 +1,6 @@
 """From what a file says to the effective configuration (kube-scheduler 1.37, apis/config/v1: defaults.go, default_plugins.go)."""
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -7,7 +8,7 @@ from msgspec.structs import replace
 
 from schedcache.config import v1
 from schedcache.config.duration import Duration
-from schedcache.config.plugin_args import default_args
+from schedcache.config.plugin_args import NodeResourcesFitArgs, default_args
 from schedcache.config.types import (
     ClientConnection,
     KubeSchedulerConfiguration,
@@ -65,7 +66,7 @@ def with_defaults(given: v1.KubeSchedulerConfiguration) -> KubeSchedulerConfigur
         client_connection=_with_non_zero(ClientConnection(), given.client_connection),
         enable_profiling=profiling,
         enable_contention_profiling=profiling if contention is None else contention,
-        profiles=_profiles(given.profiles or [v1.KubeSchedulerProfile()]),
+        profiles=_beside(given.extenders, _profiles(given.profiles or [v1.KubeSchedulerProfile()])),
         extenders=tuple(replace(e, http_timeout=e.http_timeout or _EXTENDER_TIMEOUT) for e in given.extenders),
         delay_cache_until_active=given.delay_cache_until_active,
     )
@@ -97,6 +98,26 @@ def _profiles(given: list[v1.KubeSchedulerProfile]) -> tuple[KubeSchedulerProfil
         # Each must have a name of its own then, which validation checks.
         given = [replace(profile, scheduler_name=profile.scheduler_name or "") for profile in given]
     return tuple(map(profile_with_defaults, given))
+
+
+def _beside(
+    extenders: Iterable[v1.Extender], profiles: tuple[KubeSchedulerProfile, ...]
+) -> tuple[KubeSchedulerProfile, ...]:
+    """NodeResourcesFit looks past what an extender manages in the scheduler's place, and at its own `ignoredResources` no more.
+
+    kube-scheduler does that when it makes its extenders (buildExtenders), and writes it out.
+    """
+    managed = (resource for extender in extenders for resource in extender.managed_resources)
+    ignored = [resource.name for resource in managed if resource.ignored_by_scheduler]
+    if not ignored:
+        return profiles
+
+    def ignoring(config: PluginConfig) -> PluginConfig:
+        if not isinstance(config.args, NodeResourcesFitArgs):
+            return config
+        return replace(config, args=replace(config.args, ignored_resources=ignored))
+
+    return tuple(replace(p, plugin_config=tuple(map(ignoring, p.plugin_config))) for p in profiles)
 
 
 def _merged_plugins(custom: v1.Plugins) -> Plugins:

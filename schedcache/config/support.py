@@ -15,8 +15,6 @@ _GROUPS = "is for scheduling groups of pods, which this scheduler does not do"
 
 def unsupported(given: v1.KubeSchedulerConfiguration) -> Iterator[Problem]:
     """Settings that are understood and cannot be honoured."""
-    if given.extenders:
-        yield Problem(("extenders",), "extenders are not supported; write the rule as a plugin instead")
     for i, profile in enumerate(given.profiles):
         for point in GROUP_POINTS:
             found = getattr(profile.plugins, point, None)

@@ -46,6 +46,8 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     images: tuple[ContainerImage, ...] = ()
     conditions: tuple[NodeCondition, ...] = ()
     declared_features: frozenset[str] = frozenset()
+    json: bytes = b""
+    """All of the object, where somebody has to be sent it; read by nobody here."""
 
     @classmethod
     def from_dict(cls, obj: Mapping[str, Any]) -> "Node":

@@ -49,6 +49,8 @@ class Pod(msgspec.Struct, frozen=True, eq=False, gc=False, kw_only=True):
     volumes: tuple[Volume, ...] = ()
     conditions: tuple[PodCondition, ...] = ()
     owner: OwnerRef | None = None
+    json: bytes = b""
+    """All of the object, where somebody has to be sent it; read by nobody here."""
 
     @classmethod
     def from_dict(cls, obj: Mapping[str, Any]) -> "Pod":

@@ -14,7 +14,7 @@ from schedcache.plugins.default_plugins import installed_registry
 from schedcache.simulation.cluster import OfflineCluster
 from schedcache.simulation.decision import Decision, decide, gate
 from schedcache.simulation.profiles import profile_for
-from schedcache.simulation.warnings import warnings_for
+from schedcache.simulation.warnings import left_out, warnings_for
 
 
 class Replicas(NamedTuple):
@@ -47,6 +47,7 @@ class OfflineScheduler:
             refused = Decision()
             refused.message = unsupported
             return {**refused.want(), "warnings": warnings, "explanation": [unsupported]}
+        warnings += left_out(pod, self._config.extenders)
         decision = decide(framework, pod, self.snapshot, self._cluster.nominated_pods_for_node)
         return {
             **decision.want(),

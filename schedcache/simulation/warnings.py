@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Iterator
 
 from schedcache.cache import Snapshot
+from schedcache.config import Extender
 from schedcache.model import LabelSelector, Pod, PodAffinityTerm, PodSpec
 from schedcache.plugins.volumes.attached import MissingClaimError, VolumeUse, VolumeUseError
 from schedcache.plugins.volumes.binder import NO_PROVISIONER
+from schedcache.ports import asks_for
 from schedcache.simulation.cluster import OfflineCluster
 
 
@@ -13,6 +15,16 @@ def warnings_for(pod: Pod, cluster: OfflineCluster, snapshot: Snapshot) -> list[
     """One sentence each, with the field, the name that is off and how many nodes have it."""
     found = [*_label_keys(pod.spec, snapshot), *_pod_selectors(pod, cluster), *_volume_limits(pod, cluster)]
     return list(dict.fromkeys(found))
+
+
+def left_out(pod: Pod, extenders: Iterable[Extender]) -> list[str]:
+    """A sentence about each extender that the scheduler would ask about the pod: nobody is asked anything here."""
+    return [
+        f"extender {extender.url_prefix} has no part in this answer: it is asked about such pods, and simulate asks nobody"
+        for extender in extenders
+        if (extender.filter_verb or extender.prioritize_verb or extender.preempt_verb)
+        and asks_for(pod, {resource.name for resource in extender.managed_resources})
+    ]
 
 
 def _label_keys(spec: PodSpec, snapshot: Snapshot) -> Iterator[str]:

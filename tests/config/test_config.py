@@ -314,9 +314,25 @@ def test_bad_arguments_are_refused(plugin, args, expected):
     assert any(expected in problem for problem in found), found
 
 
-def test_extenders_are_read_and_refused():
-    [problem] = problems("extenders: [{urlPrefix: 'http://x', filterVerb: f, httpTimeout: 5s, enableHTTPS: true}]")
-    assert problem == "f.yaml:3: extenders: extenders are not supported; write the rule as a plugin instead"
+def test_what_an_extender_manages_in_the_schedulers_place_is_not_looked_at_by_the_plugin():
+    text = """
+profiles:
+- pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [example.com/own]}}]
+- {schedulerName: other, plugins: {multiPoint: {disabled: [{name: NodeResourcesFit}]}}}
+extenders:
+- urlPrefix: http://x
+  managedResources: [{name: example.com/gpu, ignoredByScheduler: true}, {name: example.com/licence}]
+- urlPrefix: http://y
+  managedResources: [{name: example.com/fpga, ignoredByScheduler: true}]
+"""
+    text = text.replace("- pluginConfig", "- schedulerName: one\n  pluginConfig")
+    # In the place of the plugin's own, as in kube-scheduler.
+    assert _ignored(load_config(HEADER + text).config.profiles) == [["example.com/gpu", "example.com/fpga"], None]
+
+
+def _ignored(profiles):
+    args = [{config.name: config.args for config in profile.plugin_config} for profile in profiles]
+    return [found["NodeResourcesFit"].ignored_resources if "NodeResourcesFit" in found else None for found in args]
 
 
 def test_settings_that_change_nothing_are_told():

@@ -317,3 +317,23 @@ def test_a_manifest_to_place_stands_for_the_pod_of_its_name():
     world = what_if()
     [pod] = world.pods_of(parse_objects(POD.replace("name: p", "name: running") % "1", "pod"))
     assert world.ask([pod]).report["nodes"]["n2"]["requested"]["pods"] == 0
+
+
+def test_extenders_are_asked_nothing_and_a_pod_that_they_would_be_asked_about_says_so():
+    gpu = {
+        "urlPrefix": "http://gpu",
+        "filterVerb": "f",
+        "managedResources": [{"name": "a.b/gpu", "ignoredByScheduler": True}],
+    }
+    binder = {"urlPrefix": "http://binder", "bindVerb": "b"}
+    world = what_if(config={"extenders": [gpu, binder]})
+    spec = {"containers": [{"name": "c", "resources": {"limits": {"a.b/gpu": 1}}}]}
+    [asks] = world.pods_of([SourcedObject("f", {"kind": "Pod", "metadata": {"name": "asks"}, "spec": spec})])
+    [plain] = world.pods_of(parse_objects(POD % "1", "pod.yaml"))
+    found = {answer["pod"]: answer for answer in world.ask([asks, plain]).report["pods"]}
+    assert found["default/asks"]["warnings"] == [
+        "extender http://gpu has no part in this answer: it is asked about such pods, and simulate asks nobody"
+    ]
+    # No node has a GPU, as far as the scheduler knows, and that is not its business.
+    assert found["default/asks"]["feasible"] == ["n1", "n2"]
+    assert found["default/p"]["warnings"] == []

@@ -128,6 +128,7 @@ class KopfSource:
         registry: of the operator to join, before it watches: not later than in a startup handler. It has to watch all
             namespaces.
         clock: seconds, monotonic.
+        known: the kinds by name, where some are not to be read as those in `KINDS`.
 
     Attributes:
         stats: counters, by kind.
@@ -147,10 +148,11 @@ class KopfSource:
         liveness_endpoint: str | None = None,
         registry: kopf.OperatorRegistry | None = None,
         clock: Callable[[], float] = time.monotonic,
+        known: Mapping[str, Kind] = KINDS,
     ) -> None:
         names = tuple(dict.fromkeys(kinds))
-        if unknown := [name for name in names if name not in KINDS]:
-            raise ValueError(f"kinds: {', '.join(unknown)}: expected some of {', '.join(KINDS)}")
+        if unknown := [name for name in names if name not in known]:
+            raise ValueError(f"kinds: {', '.join(unknown)}: expected some of {', '.join(known)}")
         self._transport = transport
         self._sink = sink
         self._settings = settings
@@ -159,9 +161,9 @@ class KopfSource:
         self.stats = SourceStats(kinds={name: KindStats() for name in names})
         self._fed: dict[str, _Fed] = {}
         for name in names:
-            store = ObjectStore(KINDS[name], sink, self.stats.kinds[name])
+            store = ObjectStore(known[name], sink, self.stats.kinds[name])
             self._fed[name] = _Fed(store, Lister(transport, store, settings, clock), settings, clock)
-        contacts = {KINDS[name]: fed.contact for name, fed in self._fed.items()}
+        contacts = {known[name]: fed.contact for name, fed in self._fed.items()}
         self._operator: KopfOperator | None = None
         if registry is not None:
             add_handlers(registry, contacts, self._arrive)

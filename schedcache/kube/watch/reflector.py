@@ -9,7 +9,7 @@ from schedcache.kube.http.transport import Transport
 from schedcache.kube.settings import WatchSettings
 from schedcache.kube.watch.edges import FAILURES
 from schedcache.kube.watch.kind_watch import KindWatch, State
-from schedcache.kube.watch.kinds import KINDS
+from schedcache.kube.watch.kinds import KINDS, Kind
 from schedcache.kube.watch.pacing import BackoffManager, Comeback, Timing
 from schedcache.kube.watch.stats import KindStats, SourceStats
 from schedcache.kube.watch.store import ObjectStore, SinkError
@@ -30,6 +30,7 @@ class Reflector:
         kinds: names from `KINDS`.
         settings: deadlines, pauses, pages and sweeps.
         timing: clock, sleep and jitter.
+        known: the kinds by name, where some are not to be read as those in `KINDS`.
 
     Attributes:
         stats: counters, by kind.
@@ -46,10 +47,11 @@ class Reflector:
         *,
         settings: WatchSettings = WatchSettings(),
         timing: Timing | None = None,
+        known: Mapping[str, Kind] = KINDS,
     ) -> None:
         names = tuple(dict.fromkeys(kinds))
-        if unknown := [name for name in names if name not in KINDS]:
-            raise ValueError(f"kinds: {', '.join(unknown)}: expected some of {', '.join(KINDS)}")
+        if unknown := [name for name in names if name not in known]:
+            raise ValueError(f"kinds: {', '.join(unknown)}: expected some of {', '.join(known)}")
         timing = timing or Timing()
         self._transport = transport
         self._sink = sink
@@ -67,7 +69,7 @@ class Reflector:
         self._watches = {
             name: KindWatch(
                 transport,
-                ObjectStore(KINDS[name], sink, self.stats.kinds[name]),
+                ObjectStore(known[name], sink, self.stats.kinds[name]),
                 timing,
                 settings,
                 comeback,

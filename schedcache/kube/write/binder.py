@@ -34,6 +34,7 @@ class ApiBinder:
         rate: the budget of bind requests, shared with nothing else.
         settings: how many may be under way at once.
         clock: seconds, monotonic.
+        read_pod: reads a pod, as the event source does.
 
     Attributes:
         in_flight: bind requests without an answer yet, those that wait for their turn included.
@@ -47,10 +48,12 @@ class ApiBinder:
         rate: TokenBucket,
         settings: WriteSettings = WriteSettings(),
         clock: Callable[[], float] = time.monotonic,
+        read_pod: Callable[[bytes], Pod] = Pod.from_json,
     ) -> None:
         self.binds, self.reads = Answers(clock), Answers(clock)
         self._transport = transport
         self._rate = rate
+        self._read_pod = read_pod
         self._turn = asyncio.Semaphore(settings.concurrent_binds)
         self.in_flight = 0
 
@@ -84,7 +87,7 @@ class ApiBinder:
         try:
             with _noted(self.reads):
                 answer = await self._transport.get(path)
-            return Pod.from_json(answer)
+            return self._read_pod(answer)
         except NotFoundError:
             return None
         except MalformedObjectError as error:
