@@ -137,8 +137,6 @@ class SchedulingCycle:
                 if not self._still_waits(info):
                     return None
             result = found.result(self._rng)
-        except NoNodesError:
-            raise
         except FitError as error:
             self._make_room(info, framework, error, started)
             return None
