@@ -1,7 +1,7 @@
 """What is run, and the configuration that it is run with."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
@@ -28,16 +28,19 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What to run.
+    """What to run; by default a scheduler named `schedcache` with kube-scheduler's default plugins.
 
-    `qps` and `burst` are for binds and for the other writes each; a `qps` of 0 or less is no limit. An assumed pod that the
-    watch has not confirmed `assumed_pod_ttl` seconds after its binding is asked about. `port` is that of metrics and dump on
-    `bind_address`, `probe_port` that of the probes on all addresses; 0: any free one, None: not served.
+    `kubeconfig` is a file; None: the cluster is found as `load_credentials` finds it. `qps` and `burst` are for binds and for the
+    other writes each; a `qps` of 0 or less is no limit. An assumed pod that the watch has not confirmed `assumed_pod_ttl` seconds
+    after its binding is asked about. `port` is that of metrics and dump on `bind_address`, `probe_port` that of the probes on all
+    addresses; 0: any free one, None: not served.
 
     The nested ones are deadlines, pauses and limits that no flag sets; each says what it is for.
     """
 
-    configuration: KubeSchedulerConfiguration
+    configuration: KubeSchedulerConfiguration = field(
+        default_factory=lambda: configuration_of()  # noqa: PLW0108  made below
+    )
     kubeconfig: str | None = None
     qps: float = 50.0
     burst: int = 100
@@ -62,8 +65,8 @@ class Settings:
         return () if self.observe else self.configuration.profiles
 
 
-def configuration_of(file: Path | None, scheduler_name: str | None) -> KubeSchedulerConfiguration:
-    """The effective configuration, with `--scheduler-name` applied. Raises UsageError."""
+def configuration_of(file: Path | None = None, scheduler_name: str | None = None) -> KubeSchedulerConfiguration:
+    """The effective configuration, with `--scheduler-name` applied; without a file it has one profile. Raises UsageError."""
     if file is None:
         name = scheduler_name or DEFAULT_SCHEDULER_NAME
         return config_from_dict({"profiles": [{"schedulerName": name}]}).config

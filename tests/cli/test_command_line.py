@@ -74,7 +74,7 @@ def test_version(arguments, capsys):
 
 
 def test_the_default_scheduler_name_is_schedcache():
-    assert [profile.scheduler_name for profile in configuration_of(None, None).profiles] == ["schedcache"]
+    assert [profile.scheduler_name for profile in configuration_of().profiles] == ["schedcache"]
     assert [profile.scheduler_name for profile in configuration_of(None, "mine").profiles] == ["mine"]
 
 

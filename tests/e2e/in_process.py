@@ -7,20 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from schedcache.app.program import Program, assembled
-from schedcache.app.settings import Settings, configuration_of
-from schedcache.config import KubeSchedulerConfiguration
+from schedcache.app.settings import Settings
 from schedcache.dump import Dump, load_dump, pieces
 from schedcache.server.dump import take_dump
 from schedcache.testing import wait_until
 
 
 @asynccontextmanager
-async def scheduler(
-    kubeconfig: Path, configuration: KubeSchedulerConfiguration | None = None, **settings: Any
-) -> AsyncIterator[Program]:
+async def scheduler(kubeconfig: Path, **settings: Any) -> AsyncIterator[Program]:
     """Runs from when it has listed everything until the end of the block."""
     complete = Settings(
-        configuration=configuration or configuration_of(None, None),
         kubeconfig=str(kubeconfig),
         **{"qps": 2000.0, "burst": 2000, "validate": True, **settings},
     )

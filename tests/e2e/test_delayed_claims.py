@@ -312,7 +312,7 @@ async def test_after_the_bind_time_out_the_pod_is_tried_again(cluster):
     }
     configuration = config_from_dict(config).config
     storage = FakeVolumeController(cluster, holds=lambda _: held)
-    async with storage, scheduler(cluster.kubeconfig, configuration) as program:
+    async with storage, scheduler(cluster.kubeconfig, configuration=configuration) as program:
         await pod(cluster, "p", "data")
         told = await until_told(cluster, "p", "deadline")
         assert told["message"] == ('running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded')

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from schedcache.app.program import assembled
-from schedcache.app.settings import Settings, configuration_of
+from schedcache.app.settings import Settings
 from schedcache.config import config_from_dict
 from schedcache.kube.watch.kinds import KINDS
 from schedcache.testing import FakeVolumeController, FaultProxy, LoseResponse, read_manifest, wait_until
@@ -39,9 +39,7 @@ async def kubeconfig_of(cluster, folder, account, way=None):
 async def test_the_role_allows_to_watch_every_kind_that_is_watched_and_no_other(tmp_path):
     """Both ways (kubernetes-sigs/scheduler-plugins#922): what the program lists, and what the role lets it list."""
     (tmp_path / "kubeconfig").write_text(NO_CLUSTER)
-    async with assembled(
-        Settings(configuration=configuration_of(None, None), kubeconfig=str(tmp_path / "kubeconfig"))
-    ) as program:
+    async with assembled(Settings(kubeconfig=str(tmp_path / "kubeconfig"))) as program:
         watched = {(KINDS[kind].group, KINDS[kind].plural) for kind in program.source.ages()}
     (role,) = [item for item in read_manifest(DEPLOY / "scheduler" / "rbac.yaml") if item["kind"] == "ClusterRole"]
     allowed = {

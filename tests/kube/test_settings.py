@@ -8,7 +8,7 @@ import pytest
 from schedcache.app.deadlines import HealthSettings, StopSettings
 from schedcache.app.health import health_of
 from schedcache.app.program import assembled
-from schedcache.app.settings import Settings, configuration_of
+from schedcache.app.settings import Settings
 from schedcache.kube.settings import KopfSettings, RequestSettings, SourceSettings, WatchSettings, WriteSettings
 from schedcache.ports import Backoff, Outage
 
@@ -36,7 +36,7 @@ def settings(folder, **parts):
         "users": [{"name": "u", "user": {"token": "t"}}],
     }
     (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
-    return Settings(configuration=configuration_of(None, None), kubeconfig=str(folder / "kubeconfig"), **parts)
+    return Settings(kubeconfig=str(folder / "kubeconfig"), **parts)
 
 
 async def test_a_program_hands_its_settings_down(tmp_path):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import aiohttp
 import pytest
 
+from schedcache.dump import load_dump
 from schedcache.testing import free_ports, wait_until
 
 PAGE = Path(__file__).parents[2] / "docs" / "embedding.md"
@@ -44,7 +45,15 @@ def test_there_is_no_block_that_no_test_runs():
     text = PAGE.read_text()
     assert text.count("```") == 2 * len(blocks())
     assert len(STORY) + len(FILES) + sum(block.language == "sh" for block in blocks()) == len(blocks())
-    assert sorted(shlex.split(command)[-1] for command in COMMANDS) == sorted(FILES) == ["follow.py", "with_cache.py"]
+    assert (
+        sorted(shlex.split(command)[-1] for command in COMMANDS)
+        == sorted(FILES)
+        == [
+            "follow.py",
+            "schedule.py",
+            "with_cache.py",
+        ]
+    )
     assert not re.search(r"^    \S", FENCE.sub("", text), re.MULTILINE), "an indented block"
 
 
@@ -116,6 +125,22 @@ async def test_the_program_with_a_reflector(cluster, tmp_path):
         await program.says("{'node-1': 3000}")
         await cluster.delete("/api/v1/namespaces/default/pods/pod-0", grace_seconds=0)
         await program.says("{'node-1': 4000}")
+    assert "Traceback" not in program.text()
+
+
+@pytest.mark.controlplane
+async def test_the_program_that_schedules(cluster, tmp_path):
+    await cluster.make_nodes(2)
+    async with Program(cluster, tmp_path, "schedule.py") as program, aiohttp.ClientSession() as session:
+        await cluster.make_pods(3, schedulerName="schedcache")
+        await cluster.make_pods(1, name="other-{}", schedulerName="other")
+        bound = await cluster.wait_until_bound(3, timeout=30)
+        assert sorted(pod["metadata"]["name"] for pod in bound) == ["pod-0", "pod-1", "pod-2"]
+        [port] = re.findall(r"serving metrics and dump .*port=(\d+)", program.text())
+        async with session.get(f"http://127.0.0.1:{port}/dump") as response:
+            dump = load_dump(await response.read())
+        assert sorted(dump.nodes) == ["node-0", "node-1"]
+    assert "stopped" in program.text()
     assert "Traceback" not in program.text()
 
 

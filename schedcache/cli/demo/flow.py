@@ -13,7 +13,7 @@ from schedcache.app.health import health_of
 from schedcache.app.program import Program, assembled
 from schedcache.app.running import main_routes
 from schedcache.app.serving import serve
-from schedcache.app.settings import Settings, configuration_of
+from schedcache.app.settings import Settings
 from schedcache.cli.demo.report import expected_of, fate, report
 from schedcache.cli.demo.workload import NAMESPACE, NODES, WORKLOADS, ZONES, demo_nodes
 from schedcache.cli.stopping import stop_signals
@@ -54,8 +54,7 @@ async def _demo(options: argparse.Namespace, console: Console) -> int:
 
 
 def _settings(control_plane: ControlPlane) -> Settings:
-    configuration = configuration_of(None, None)
-    return Settings(configuration=configuration, kubeconfig=str(control_plane.kubeconfig), qps=_QPS, burst=_BURST)
+    return Settings(kubeconfig=str(control_plane.kubeconfig), qps=_QPS, burst=_BURST)
 
 
 @asynccontextmanager
