@@ -180,6 +180,7 @@ def test_no_cluster_at_all_names_what_was_tried(tmp_path):
         (config(users=[]), "names user 'someone'"),
         (config(clusters=[]), "near"),
         (at(""), "server: expected a URL such as https://HOST:PORT, found ''"),
+        (at("https://api..example"), "server: expected a URL such as https://HOST:PORT, found 'https://api..example'"),
         (at("api.example:6443"), "found 'api.example:6443'"),
         (at("https://"), "found 'https:'"),
         (at("https://api.example:port"), "found 'https://api.example:port'"),

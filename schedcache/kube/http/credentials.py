@@ -162,7 +162,8 @@ def make_ssl_context(found: Configuration) -> ssl.SSLContext:
 def _is_server(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        # Sockets encode the name so, and some names cannot be: a..b, or labels of more than 63 characters.
+        return parts.scheme in ("http", "https") and bool((parts.hostname or "").encode("idna")) and parts.port != 0
     except ValueError:
         return False
 
