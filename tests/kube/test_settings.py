@@ -49,7 +49,7 @@ async def test_a_program_hands_its_settings_down(tmp_path):
     )
     async with assembled(given) as program:
         transport, source, (recorder, status_writer) = program.transport, program.source, program._writers
-        assert (transport._timeout.total, transport._timeout.sock_connect) == (2.0, 1.0)
+        assert (transport._timeout.total, transport._timeout.connect) == (2.0, 1.0)
         assert (transport._writes._connect_timeout, transport._writes._idle_limit) == (1.0, 7.0)
         pods = source._watches["Pod"]
         assert (pods._inactivity_timeout, pods.lister._settings.page_limit, pods._backoff.pause()) == (3.0, 11, 3.0)

@@ -11,7 +11,8 @@ from aiohttp import web
 from schedcache.kube.http.credentials import load_credentials
 from schedcache.kube.http.sockets import probing_socket
 from schedcache.kube.http.transport import Transport
-from schedcache.ports import RefusedError
+from schedcache.kube.settings import RequestSettings
+from schedcache.ports import RefusedError, UnavailableError
 
 PATH = "/api/v1/x"
 
@@ -22,6 +23,7 @@ class Guarded:
     def __init__(self, folder):
         self.kubeconfig = folder / "kubeconfig"
         self.token = "first"
+        self.proxy = ""
         self.status = 200
         self.answered = []
 
@@ -45,7 +47,7 @@ class Guarded:
         content = {
             "current-context": "c",
             "contexts": [{"name": "c", "context": {"cluster": "a", "user": "u"}}],
-            "clusters": [{"name": "a", "cluster": {"server": self.url}}],
+            "clusters": [{"name": "a", "cluster": {"server": self.url, "proxy-url": self.proxy}}],
             "users": [{"name": "u", "user": {"token": token}}],
         }
         self.kubeconfig.write_text(yaml.safe_dump(content))
@@ -99,6 +101,33 @@ async def test_it_is_known_that_nobody_lets_us_in(server, method):
         server.token = "first"
         await ask(transport, method)
         assert not transport.unauthorized
+
+
+async def watch(transport):
+    async with transport.stream(PATH, {}, 5.0) as body:
+        return await body.read()
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "WATCH"])
+async def test_a_proxy_that_opens_no_way_is_given_up_in_time(tmp_path, method):
+    """Such a watch would have waited for ever. Nothing was sent, so that a write is not in doubt."""
+
+    async def say_nothing(reader, writer):
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as proxy:
+        server = Guarded(tmp_path)
+        server.url = "https://api.invalid"
+        server.proxy = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+        server.give("t")
+        async with (
+            asyncio.timeout(10),
+            Transport(load_credentials(server.kubeconfig), RequestSettings(connect_timeout_seconds=0.2)) as transport,
+        ):
+            with pytest.raises(UnavailableError, match="Connection timeout"):
+                await (watch(transport) if method == "WATCH" else ask(transport, method))
+        await asyncio.sleep(0.05)  # until both ends are closed
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="asks Linux's options back")

@@ -1,6 +1,8 @@
 """Writes over connections of their own: the answer is read whatever way it comes, and doubt is never taken for success."""
 
 import asyncio
+import dataclasses
+import ssl
 from contextlib import asynccontextmanager
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from schedcache.kube.http.credentials import Access
 from schedcache.kube.http.http_answer import LARGEST_BODY, LARGEST_HEAD, AnswerReader, NoAnswerError
-from schedcache.kube.http.write_connections import NotSentError, WriteConnections
+from schedcache.kube.http.write_connections import NotSentError, WriteConnections, _Connection
 
 CREATED = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n" + b'{"a":1}'
 CHUNKED = (
@@ -280,6 +282,37 @@ async def test_nobody_there_means_that_nothing_was_sent():
     writes = WriteConnections("tests/1", 2.0, 60.0)
     with pytest.raises(NotSentError, match=r"cannot connect to 127\.0\.0\.1:1"):
         await send(writes, access("http://127.0.0.1:1"))
+
+
+async def test_a_connection_on_which_the_server_has_said_goodbye_is_not_used_again():
+    """It is not closed yet, but what is written is not sent any more: there would be doubt about nothing."""
+    async with serving() as (server, writes, to):
+        await send(writes, to)
+        writes._idle[0].eof_received()
+        assert (await send(writes, to)).status == 201
+        assert server.connections == 2
+
+
+async def test_a_connection_that_is_lost_before_it_is_used_has_sent_nothing():
+    connection = _Connection(("http://x", None, None))
+    connection.connection_made(None)
+    connection.connection_lost(ConnectionResetError())
+    with pytest.raises(NotSentError):
+        await connection.ask(b"POST")
+
+
+async def test_time_that_ends_before_there_is_a_connection_leaves_no_doubt():
+    async def no_handshake(reader, writer):
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(no_handshake, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        to = dataclasses.replace(access(f"https://127.0.0.1:{port}"), ssl_context=ssl.create_default_context())
+        writes = WriteConnections("tests/1", 2.0, 60.0)
+        with pytest.raises(NotSentError, match="TimeoutError"):
+            await send(writes, to, timeout=0.1)
+        await asyncio.sleep(0.05)  # until both ends are closed
 
 
 async def test_what_comes_unasked_ends_the_connection():

@@ -128,8 +128,9 @@ class Transport:
         return await self._retry_throttled(lambda: self._write(method, path, body, content_type))
 
     def _client_timeout(self, total: float | None, silence: float | None = None) -> aiohttp.ClientTimeout:
+        # sock_connect would leave out names that are not resolved and proxies that do not answer.
         connect = self.settings.connect_timeout_seconds
-        return aiohttp.ClientTimeout(total=total, sock_connect=connect, sock_read=silence)
+        return aiohttp.ClientTimeout(total=total, connect=connect, sock_read=silence)
 
     @asynccontextmanager
     async def stream(

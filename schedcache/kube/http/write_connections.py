@@ -15,7 +15,7 @@ from schedcache.kube.http.http_answer import Answer, AnswerReader, NoAnswerError
 
 
 class NotSentError(Exception):
-    """No connection could be opened: nothing was sent."""
+    """There was no connection, or it was gone before it was used: nothing was sent."""
 
 
 _Origin = tuple[str, ssl.SSLContext | None, str | None]
@@ -51,6 +51,10 @@ class _Connection(asyncio.Protocol):
         except NoAnswerError as error:
             answer.set_exception(error)
 
+    def eof_received(self) -> None:
+        """The server is done with the connection: what is written from now on would not be sent."""
+        self.usable = False
+
     def data_received(self, data: bytes) -> None:
         if self._answer is None or self._answer.done():
             self.abort()  # nobody has asked for it
@@ -66,9 +70,9 @@ class _Connection(asyncio.Protocol):
             self._answer.set_result(answer)
 
     async def ask(self, request: bytes) -> Answer:
-        """Send a request and wait for its answer. Raises NoAnswerError."""
-        if self._transport is None:
-            raise NoAnswerError("the connection was closed")
+        """Send a request and wait for its answer. Raises NotSentError, NoAnswerError."""
+        if self._transport is None or not self.usable:
+            raise NotSentError("the server closed the connection at once")
         self.usable = False
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
@@ -115,7 +119,7 @@ class WriteConnections:
             timeout: seconds for all of it.
 
         Raises:
-            NotSentError: no connection; nothing was sent.
+            NotSentError: no connection, in time; nothing was sent.
             NoAnswerError: sent, and no complete answer came.
             TimeoutError: likewise, in time.
         """
@@ -125,14 +129,16 @@ class WriteConnections:
             f"{method} {self._prefix}{path} HTTP/1.1\r\n{self._head}"
             f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
         ).encode("latin-1") + body
-        async with asyncio.timeout(timeout):
-            connection = self._take() or await self._connect(self._origin)
-            self._open.add(connection)
-            try:
+        until = asyncio.get_running_loop().time() + timeout
+        # What ends before there is a connection is not in doubt, so that time is limited apart.
+        connection = self._take() or await self._connect(self._origin, min(self._connect_timeout, timeout))
+        self._open.add(connection)
+        try:
+            async with asyncio.timeout_at(until):
                 return await connection.ask(request)
-            finally:
-                self._open.discard(connection)
-                self._put_back(connection)
+        finally:
+            self._open.discard(connection)
+            self._put_back(connection)
 
     def close(self) -> None:
         """End all connections."""
@@ -170,12 +176,12 @@ class WriteConnections:
         else:
             connection.abort()
 
-    async def _connect(self, origin: _Origin) -> _Connection:
+    async def _connect(self, origin: _Origin, timeout: float) -> _Connection:
         server, context, expected_name = origin
         url = urlsplit(server)
         host = url.hostname or ""
         try:
-            async with asyncio.timeout(self._connect_timeout):
+            async with asyncio.timeout(timeout):
                 _, connection = await asyncio.get_running_loop().create_connection(
                     lambda: _Connection(origin),
                     host,
