@@ -14,6 +14,9 @@ from schedcache.model.wire import ObjectMeta, Quantity, QuantityMap
 W = TypeVar("W")
 T = TypeVar("T")
 
+DECODE_ERRORS = (msgspec.DecodeError, RecursionError)
+"""All that msgspec raises for bytes that it cannot read: the second for what is nested a thousand times."""
+
 _AT = re.compile(r"(?P<problem>.*?)(?: - at `(?:key in )?\$(?P<path>[^`]*)`)?", re.DOTALL)
 
 
@@ -44,7 +47,7 @@ class Reader(Generic[W]):
             return self._decoder.decode(raw)
         except msgspec.ValidationError as error:
             raise self._malformed(error, _metadata(raw)) from None
-        except msgspec.DecodeError as error:
+        except DECODE_ERRORS as error:
             raise MalformedObjectError(self._kind, "", "", f"no valid JSON: {error}") from None
 
     def convert(self, obj: Mapping[str, Any]) -> W:
@@ -110,7 +113,7 @@ def strings(found: Iterable[str] | None) -> tuple[str, ...]:
 def _metadata(raw: bytes | memoryview | msgspec.Raw) -> object:
     try:
         return msgspec.json.decode(raw, type=_Named).metadata
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return None
 
 

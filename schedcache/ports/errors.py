@@ -40,7 +40,7 @@ class RefusedError(ApiError):
 
 
 class NotFoundError(RefusedError):
-    """404: the object does not exist."""
+    """404, and the API server itself says that the object does not exist."""
 
 
 class UnavailableError(ApiError):

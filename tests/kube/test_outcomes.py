@@ -4,6 +4,7 @@ import ast
 import itertools
 import ssl
 from pathlib import Path
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -23,6 +24,7 @@ NEVER_SENT = [
     aiohttp.ClientConnectorError(KEY, OSError("refused")),
     aiohttp.ClientConnectorDNSError(KEY, OSError("no such name")),
     aiohttp.ConnectionTimeoutError(),
+    aiohttp.ClientHttpProxyError(SimpleNamespace(real_url="http://proxy"), (), status=502),
 ]
 BROKEN = [
     NoAnswerError("cut off"),
@@ -52,14 +54,29 @@ def test_a_request_that_ends_without_an_answer_is_of_one_kind(error):
 @pytest.mark.parametrize("method", ["GET", WATCH, "POST", "PATCH", "DELETE"])
 def test_an_answer_that_is_no_success_is_of_one_kind(method):
     reads = method in ("GET", WATCH)
-    for status in (*range(300, 600), 999):
-        want = RefusedError if status < 500 else UnavailableError if reads else OutcomeUnknownError
-        want = {404: NotFoundError, 429: ThrottledError, 409: RefusedError if reads else ConflictError}.get(
-            status, want
-        )
+    for status in (0, 101, *range(300, 600), 999):
+        decided = 300 <= status < 500
+        want = RefusedError if decided else UnavailableError if reads else OutcomeUnknownError
+        want = {429: ThrottledError, 409: RefusedError if reads else ConflictError}.get(status, want)
         found = refusal(method, "/x", status, "Phrase", "3", b'{"reason": "Why", "message": "because"}')
         assert (type(found), found.status, found.reason) == (want, status, "Why")
         assert str(found) == f"{method} /x: {status} Why: because"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "DELETE"])
+def test_only_the_api_server_itself_can_say_that_an_object_does_not_exist(method):
+    """A pod that runs would be taken for gone, and its room given away, because a proxy has lost its way."""
+    said = b'{"kind": "Status", "reason": "NotFound", "message": "pods p not found"}'
+    assert type(refusal(method, "/x", 404, "Not Found", None, said)) is NotFoundError
+    for body in (b"", b"404 page not found", b"<html>default backend", b"{}", b"[]"):
+        assert type(refusal(method, "/x", 404, "Not Found", None, body)) is RefusedError
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_an_answer_that_is_nested_too_deeply_is_one_all_the_same(method):
+    found = refusal(method, "/x", 500, "Phrase", None, b'{"x":' + b"[" * 100_000)
+    assert type(found) is (UnavailableError if method == "GET" else OutcomeUnknownError)
+    assert str(found).startswith(f'{method} /x: 500 Phrase: {{"x":[[[')
 
 
 def test_the_same_request_may_succeed_later_where_nobody_has_decided_on_it():

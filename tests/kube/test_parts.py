@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import random
 import threading
 import time
@@ -407,6 +408,29 @@ def test_requests_fail_since_the_first_one_that_was_not_answered_and_not_for_eve
     assert answers.outage() is None, "nobody has tried since"
     answers.failed("Unreachable")
     assert answers.outage() == Outage(0.0, "Unreachable")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"<html>", id="a page"),
+        pytest.param(b"{}", id="nothing"),
+        pytest.param(b'{"x":' + b"[" * 100_000, id="without end"),
+        pytest.param(json.dumps(pod("b", 1)).encode(), id="another pod"),
+        pytest.param(json.dumps({"metadata": {"name": "a", "namespace": "default"}}).encode(), id="no pod"),
+    ],
+)
+async def test_an_answer_that_is_not_the_pod_says_nothing_about_it(body):
+    """Taken at its word it would say that the pod is gone, and the room of one that runs would be given away."""
+
+    class Server:
+        async def get(self, _path):
+            return body
+
+    binder = ApiBinder(Server(), TokenBucket(1000, 100))
+    with pytest.raises(UnavailableError, match="GET /api/v1/namespaces/default/pods/a: ") as caught:
+        await binder.get_pod("default", "a")
+    assert caught.value.reason == "Malformed"
 
 
 @pytest.mark.parametrize(

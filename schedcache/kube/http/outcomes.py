@@ -5,6 +5,7 @@ import msgspec
 
 from schedcache.kube.http.http_answer import NoAnswerError
 from schedcache.kube.http.write_connections import NotSentError
+from schedcache.model.decode import DECODE_ERRORS
 from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError, RefusedError, UnavailableError
 
 WATCH = "WATCH"
@@ -15,6 +16,13 @@ NO_ANSWER = "NoAnswer"
 
 CONNECTION_FAILURES = (aiohttp.ClientError, OSError, NotSentError, NoAnswerError)
 """All in which a request can end without an answer; time-outs are OSErrors."""
+_NEVER_SENT = (
+    NotSentError,
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    # The proxy has not opened the way to the server.
+    aiohttp.ClientHttpProxyError,
+)
 
 
 class ThrottledError(RefusedError):
@@ -41,7 +49,7 @@ def failure(method: str, path: str, error: BaseException) -> ApiError:
     Its reason is `Unreachable`; for a write that was sent, `NoAnswer`; for a watch that fell silent, `Silent`.
     """
     text = f"{method} {path}: {str(error) or type(error).__name__}"
-    if isinstance(error, NotSentError | aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+    if isinstance(error, _NEVER_SENT):
         return UnavailableError(text, reason=UNREACHABLE)
     if not _reads(method):
         return OutcomeUnknownError(text, reason=NO_ANSWER)
@@ -65,17 +73,18 @@ def refusal(method: str, path: str, status: int, phrase: str, pause: str | None,
     text = f"{method} {path}: {status} {reason or phrase}: {message}"
     if status == 429:
         return ThrottledError(text, reason=reason, retry_after=retry_after(pause))
-    return _class_of(method, status)(text, status=status, reason=reason)
+    return _class_of(method, status, reason)(text, status=status, reason=reason)
 
 
-def _class_of(method: str, status: int) -> type[ApiError]:
-    if status == 404:
+def _class_of(method: str, status: int, reason: str) -> type[ApiError]:
+    # A proxy that knows no such path says 404 too, and an object is not gone because of that.
+    if status == 404 and reason == "NotFound":
         return NotFoundError
-    if _reads(method):
-        return UnavailableError if status >= 500 else RefusedError
-    if status == 409:
+    if status == 409 and not _reads(method):
         return ConflictError
-    return OutcomeUnknownError if status >= 500 else RefusedError
+    if 300 <= status < 500:
+        return RefusedError
+    return UnavailableError if _reads(method) else OutcomeUnknownError
 
 
 def _reads(method: str) -> bool:
@@ -95,6 +104,6 @@ def _explanation(body: bytes) -> tuple[str, str]:
     """(message, reason) of a Status object; the start of the body where it is none, as a proxy's error page."""
     try:
         status = _decode_status(body)
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return body[:200].decode(errors="replace"), ""
     return status.message or "", status.reason or ""

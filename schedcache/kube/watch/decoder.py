@@ -7,6 +7,7 @@ import msgspec
 
 from schedcache.kube.watch.kinds import HeldObject, Kind
 from schedcache.model import MalformedObjectError
+from schedcache.model.decode import DECODE_ERRORS
 
 Source = msgspec.Raw | bytes | Mapping[str, Any]
 """An object as JSON, or as Python values."""
@@ -103,7 +104,7 @@ def decode_page(body: bytes) -> Page:
     """Split a list's page into its items. Raises BrokenStreamError."""
     try:
         found = _decode_list(body)
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise BrokenStreamError(f"no list: {error}: {body[:80]!r}") from None
     if not found.metadata.resource_version:
         raise BrokenStreamError("a list without a resourceVersion")
@@ -114,7 +115,7 @@ def decode_metadata_page(body: bytes) -> tuple[list[Identity], str, str]:
     """(identities, resourceVersion, token for the next page) of a list of metadata. Raises BrokenStreamError."""
     try:
         found = _decode_partial(body)
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise BrokenStreamError(f"no list of metadata: {error}: {body[:80]!r}") from None
     return (
         [_identity(item) for item in found.items or ()],
@@ -127,7 +128,7 @@ def decode_event(line: bytes) -> tuple[str, msgspec.Raw]:
     """(type, object) of a watch event. Raises BrokenStreamError, and StatusError for an ERROR event."""
     try:
         event = _decode_event(line)
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise BrokenStreamError(f"no watch event: {error}: {line[:80]!r}") from None
     if event.type == "ERROR":
         raise _status_error(event.object)
@@ -140,7 +141,7 @@ def identify(found: Source) -> Identity:
         if isinstance(found, Mapping):
             return _identity(msgspec.convert(found, _Identified))
         return _identity(_decode_identified(found))
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return Identity("", "", "", "")
 
 
@@ -166,7 +167,7 @@ def _identity(found: _Identified) -> Identity:
 def _status_error(raw: msgspec.Raw) -> StatusError:
     try:
         status = _decode_status(raw)
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return StatusError(0, "Unreadable", bytes(raw)[:200].decode(errors="replace"), None)
     return StatusError(status.code or 0, status.reason or "", status.message or "", _retry_after(status.details))
 
@@ -174,7 +175,7 @@ def _status_error(raw: msgspec.Raw) -> StatusError:
 def _retry_after(details: msgspec.Raw) -> float | None:
     try:
         return _decode_details(details).retry_after_seconds
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return None
 
 

@@ -87,11 +87,14 @@ class ApiBinder:
         try:
             with _noted(self.reads):
                 answer = await self._transport.get(path)
-            return self._read_pod(answer)
+            pod = self._read_pod(answer)
         except NotFoundError:
             return None
         except MalformedObjectError as error:
             raise UnavailableError(f"GET {path}: the answer cannot be read: {error}", reason="Malformed") from error
+        if not pod.uid or (pod.namespace, pod.name) != (namespace, name):
+            raise UnavailableError(f"GET {path}: the answer is another object: {answer[:80]!r}", reason="Malformed")
+        return pod
 
 
 @contextmanager
