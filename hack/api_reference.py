@@ -32,14 +32,7 @@ CHAPTERS = {
         "schedcache.kube.write.rate",
         "schedcache.kube.settings",
     ),
-    "A whole scheduler": (
-        "schedcache.app.settings",
-        "schedcache.app.program",
-        "schedcache.app.running",
-        "schedcache.app.health",
-        "schedcache.app.deadlines",
-        "schedcache.app.errors",
-    ),
+    "A whole scheduler": ("schedcache.app",),
     "The dump": ("schedcache.dump",),
     "Tests": ("schedcache.testing",),
 }

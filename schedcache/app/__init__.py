@@ -3,7 +3,7 @@
 The whole of it in a program of your own::
 
     settings = Settings(kubeconfig="cluster.yaml", port=10251)
-    async with assembled(settings) as program, served(program, settings):
+    async with assembled(settings) as program, served(program):
         await program.run()
 
 `run_until` takes an event that ends it in good order, as a signal may set it; docs/embedding.md has such a program.

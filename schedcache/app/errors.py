@@ -1,7 +1,5 @@
 """What a command ends with when its input is no good."""
 
-__all__ = ["UsageError"]
-
 
 class UsageError(Exception):
     """Bad input: the message names the flag, file or field, and what was expected. Exit status 2."""

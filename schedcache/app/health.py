@@ -4,8 +4,6 @@ from schedcache.app.program import Program
 from schedcache.kube.watch.kinds import KINDS
 from schedcache.server.health import Health
 
-__all__ = ["health_of"]
-
 
 def health_of(program: Program) -> Health:
     """Alive: every task runs and the loop turns. Ready: all kinds are listed and heard of, and nothing is stopping."""

@@ -35,8 +35,6 @@ from schedcache.scheduling import PodStore, Scheduler, make_profiles
 from schedcache.server.metrics import PrometheusMetrics
 from schedcache.server.state_metrics import StateCollector
 
-__all__ = ["Program", "assembled"]
-
 _SYNC_LOOK_SECONDS = 0.02
 # Collections by number of allocations, not by time: fewer of the young ones than Python's default makes, since nearly
 # everything on the hot path is freed by its reference count, and rare old ones.

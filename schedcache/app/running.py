@@ -11,11 +11,8 @@ from prometheus_client.aiohttp import make_aiohttp_handler
 from schedcache.app.health import health_of
 from schedcache.app.program import Program
 from schedcache.app.serving import serve
-from schedcache.app.settings import Settings
 from schedcache.server.dump import dump_route
 from schedcache.server.health import Health
-
-__all__ = ["run_until", "served"]
 
 _log = structlog.get_logger(__name__)
 
@@ -39,9 +36,9 @@ async def run_until(program: Program, stop: asyncio.Event) -> int:
 
 
 @contextlib.asynccontextmanager
-async def served(program: Program, settings: Settings) -> AsyncIterator[None]:
+async def served(program: Program) -> AsyncIterator[None]:
     """Answer on the ports that the settings name, for as long as the block lasts. Raises UsageError for one that is taken."""
-    health = health_of(program)
+    settings, health = program.settings, health_of(program)
     async with contextlib.AsyncExitStack() as stack:
         if settings.port is not None:
             routes = main_routes(program, health)

@@ -20,8 +20,6 @@ from schedcache.config import (
 )
 from schedcache.kube.settings import KopfSettings, RequestSettings, WatchSettings, WriteSettings
 
-__all__ = ["DEFAULT_SCHEDULER_NAME", "Settings", "configuration_of", "load_file"]
-
 DEFAULT_SCHEDULER_NAME = "schedcache"
 _log = structlog.get_logger(__name__)
 

@@ -35,7 +35,7 @@ async def _run(settings: Settings) -> int:
         async with assembled(settings) as program:
             # Until here a signal ends the process at once: credentials may come from a plugin that takes its time.
             stop = stop_signals()
-            async with served(program, settings):
+            async with served(program):
                 _log.info("starting", version=__version__, observe=settings.observe, event_source=settings.event_source)
                 return await run_until(program, stop)
     except ExceptionGroup as errors:

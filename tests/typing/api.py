@@ -12,10 +12,7 @@ from typing import Any, ClassVar, assert_type
 import numpy as np
 import numpy.typing as npt
 
-from schedcache.app.deadlines import StopSettings
-from schedcache.app.program import Program, assembled
-from schedcache.app.running import run_until, served
-from schedcache.app.settings import Settings, configuration_of
+from schedcache.app import Program, Settings, StopSettings, assembled, configuration_of, run_until, served
 from schedcache.cache import (
     AlreadyAddedError,
     CacheError,
@@ -370,7 +367,7 @@ async def the_whole(stop: asyncio.Event) -> int:
         watch=WatchSettings(page_limit=100),
         stop=StopSettings(drain_seconds=5.0),
     )
-    async with assembled(settings) as program, served(program, settings):
+    async with assembled(settings) as program, served(program):
         return await run_until(assert_type(program, Program), stop)
 
 
