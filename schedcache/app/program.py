@@ -180,6 +180,8 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
             clock=time.monotonic,
             sleep=asyncio.sleep,
             rng=random.Random(),
+            # As many again wait for their turn, so that a request follows where another ends.
+            max_binding=2 * settings.writes.concurrent_binds,
             request_rebuild=lambda reason: source.request_rebuild(reason),  # noqa: PLW0108  made below
         )
         source = make_source(settings, transport, scheduler.handlers, frameworks.values(), kinds)

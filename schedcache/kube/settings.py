@@ -17,7 +17,7 @@ class RequestSettings:
     Attributes:
         request_timeout_seconds: for a whole request, from taking a connection to the last byte of the answer.
         connect_timeout_seconds: for opening a connection.
-        idle_connection_seconds: unused for so long, a connection for writes is not used again: API servers close theirs after 90 s.
+        idle_connection_seconds: unused for so long, a connection is not used again: API servers close theirs after 90 s.
         throttled_tries: how often a request that is answered 429 is sent, the first time included.
         retry_after_limit_seconds: the longest pause that an answer's Retry-After can ask for.
         credentials_check_seconds: how often the credentials are asked whether they are due for renewal.
@@ -98,8 +98,8 @@ class WriteSettings:
     """For an `ApiBinder`, an `ApiStatusWriter` and an `ApiEventRecorder`.
 
     Attributes:
-        concurrent_binds: requests under way at once. Measured with an event for each bind: 16 lose a tenth, 32 some hundredths
-            (etcd has less to gather), 100 gain nothing.
+        concurrent_binds: requests under way at once; twice as many pods may be on their way. Measured with an event for each bind:
+            16 lose a tenth, 32 some hundredths (etcd has less to gather), 100 gain nothing.
         concurrent_patches: of conditions and nominations, likewise.
         concurrent_events: as many as binds, so that the events of a burst are not told long after it.
         waiting_patches: pods whose write may wait; beyond that it is dropped.

@@ -54,7 +54,8 @@ async def test_a_program_hands_its_settings_down(tmp_path):
         pods = source._watches["Pod"]
         assert (pods._inactivity_timeout, pods.lister._settings.page_limit, pods._backoff.pause()) == (3.0, 11, 3.0)
         assert source._backoff.pause() == 3.0
-        assert program.binder._turn._value == 5
+        assert transport._session.connector._keepalive_timeout == 7.0
+        assert (program.binder._turn._value, program.scheduler.bindings._max_binding) == (5, 10)
         assert (status_writer._queue._workers, recorder._queue._limit) == (6, 9)
 
 

@@ -78,7 +78,9 @@ class Transport:
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
             # Whoever sends bounds itself; a limit here would let a burst of binds starve the watches.
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=75, socket_factory=probing_socket),
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=self.settings.idle_connection_seconds, socket_factory=probing_socket
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=self._timeout,
             # Inside a cluster the bytes are cheap and the time to compress them is not.
