@@ -24,7 +24,7 @@ async def run_until(program: Program, stop: asyncio.Event) -> int:
     await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
     asked = stop.is_set()
     if asked:
-        _log.info("stopping; a second signal ends the process at once")
+        _log.info("stopping")
     stopped.cancel()
     running.cancel()
     (error, _) = await asyncio.gather(running, stopped, return_exceptions=True)

@@ -3,7 +3,11 @@
 import asyncio
 import signal
 
+import structlog
+
 from schedcache.cli.signals import STOP_SIGNALS, end_at_once
+
+_log = structlog.get_logger(__name__)
 
 
 def stop_signals() -> asyncio.Event:
@@ -16,6 +20,7 @@ def stop_signals() -> asyncio.Event:
             loop.remove_signal_handler(number)
             # Not by way of the loop, which may be what hangs.
             signal.signal(number, end_at_once)
+        _log.info("asked to stop; a second signal ends the process at once")
         stop.set()
 
     for number in STOP_SIGNALS:
