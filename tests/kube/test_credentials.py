@@ -52,6 +52,10 @@ def at(server):
     return config(clusters=[{"name": "near", "cluster": {"server": server}}])
 
 
+def through(proxy):
+    return config(clusters=[{"name": "near", "cluster": {"server": "https://far.example:6443", "proxy-url": proxy}}])
+
+
 def plugin(tmp_path, **status):
     script = tmp_path / "plugin"
     answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
@@ -184,6 +188,10 @@ def test_no_cluster_at_all_names_what_was_tried(tmp_path):
         (at("api.example:6443"), "found 'api.example:6443'"),
         (at("https://"), "found 'https:'"),
         (at("https://api.example:port"), "found 'https://api.example:port'"),
+        (through("socks5://proxy:1080"), "proxy: expected a URL such as http://HOST:PORT, found 'socks5://proxy:1080'"),
+        (through("proxy:3128"), "found 'proxy:3128'"),
+        (through("http://proxy..example:3128"), "found 'http://proxy..example:3128'"),
+        (through("ftp://me:secret@proxy:3128"), "found 'proxy:3128'"),
         (user(tokenFile="/nowhere/token"), "/nowhere/token"),
         (user(**{"client-certificate": "/nowhere/crt"}), "/nowhere/crt"),
         (user(exec={"apiVersion": "client.authentication.k8s.io/v1", "command": "/nowhere/plugin"}), "/nowhere/plugin"),

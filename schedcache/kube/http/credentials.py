@@ -118,6 +118,12 @@ class Credentials:
             raise CredentialError(
                 f"{self.origin}: server: expected a URL such as https://HOST:PORT, found {found.host!r}"
             )
+        proxy = _proxy(found)
+        if proxy is not None and not _is_server(proxy):
+            # Without the name and password that may be in it.
+            raise CredentialError(
+                f"{self.origin}: proxy: expected a URL such as http://HOST:PORT, found {proxy.rpartition('@')[2]!r}"
+            )
         try:
             authorization = found.get_api_key_with_prefix("BearerToken") or ""
             context = self._ssl_context(found) if found.host.startswith("https:") else None
@@ -132,7 +138,7 @@ class Credentials:
             key_file=found.key_file,
             verify=found.verify_ssl,
             server_hostname=found.tls_server_name,
-            proxy=_proxy(found),
+            proxy=proxy,
             ssl_context=context,
         )
 
