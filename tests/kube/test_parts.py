@@ -22,6 +22,7 @@ from schedcache.kube.watch.decoder import (
     LineSplitter,
     StatusError,
     decode_event,
+    decode_metadata_page,
     decode_object,
     decode_page,
     identify,
@@ -82,6 +83,15 @@ def test_pages_are_split_item_by_item():
 def test_what_is_no_list_is_a_broken_stream(body):
     with pytest.raises(BrokenStreamError):
         decode_page(body)
+
+
+@pytest.mark.parametrize(
+    ("decode", "start"),
+    [(decode_page, b'{"metadata":'), (decode_metadata_page, b'{"items":'), (decode_event, b'{"object":')],
+)
+def test_what_is_nested_without_end_is_a_broken_stream(decode, start):
+    with pytest.raises(BrokenStreamError):
+        decode(start + b'{"a":' * 100_000)
 
 
 def test_an_error_event_is_no_object():
