@@ -39,7 +39,7 @@ class Settings:
     configuration: KubeSchedulerConfiguration = field(
         default_factory=lambda: configuration_of()  # noqa: PLW0108  made below
     )
-    kubeconfig: str | None = None
+    kubeconfig: str | Path | None = None
     qps: float = 50.0
     burst: int = 100
     event_source: str = "reflector"
