@@ -15,7 +15,7 @@ from schedcache.testing import VirtualClock, make_node, make_pod
 from tests.cache.support import make_cache, names, uids, updated
 
 
-def test_a_the_last_pod_of_a_ghost_cannot_be_taken_twice():
+def test_the_last_pod_of_a_ghost_cannot_be_taken_twice():
     cache = make_cache("n1")
     pod = make_pod("a", "n1")
     cache.add_pod(pod)
@@ -26,14 +26,14 @@ def test_a_the_last_pod_of_a_ghost_cannot_be_taken_twice():
     assert cache.node_count() == 0
 
 
-def test_a_an_aggregate_without_the_pod_says_so_and_stays():
+def test_an_aggregate_without_the_pod_says_so_and_stays():
     info = Snapshot.build([make_pod("a", "n1")], [make_node("n1")]).get("n1").copy()
     with pytest.raises(PodNotOnNodeError, match="uid-b"):
         info.remove_pod(make_pod("b", "n1"))
     assert uids(info) == ["uid-a"]
 
 
-def test_a_old_object_of_an_update_does_not_decide_what_is_taken_back():
+def test_the_old_object_of_an_update_does_not_decide_what_is_taken_back():
     cache = make_cache("n1", "n2")
     cache.add_pod(make_pod("a", "n1", requests={"cpu": "1"}))
     cache.add_pod(make_pod("b", "n2"))
@@ -47,7 +47,7 @@ def test_a_old_object_of_an_update_does_not_decide_what_is_taken_back():
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_b_a_node_with_a_zone_can_be_updated_without_its_old_object(known):
+def test_a_node_with_a_zone_can_be_updated_without_its_old_object(known):
     cache = make_cache()
     if known:
         cache.add_node(make_node("n1", zone="z1"))
@@ -56,7 +56,7 @@ def test_b_a_node_with_a_zone_can_be_updated_without_its_old_object(known):
     assert names(updated(cache).node_info_list) == ["n1"]
 
 
-def test_c_adding_a_node_again_with_another_zone_moves_it():
+def test_adding_a_node_again_with_another_zone_moves_it():
     cache = make_cache()
     cache.add_node(make_node("n1", zone="z1"))
     snapshot = updated(cache)
@@ -67,7 +67,7 @@ def test_c_adding_a_node_again_with_another_zone_moves_it():
     assert updated(cache, snapshot).node_info_list == []
 
 
-def test_d_removing_a_node_gives_up_the_images_it_was_counted_with():
+def test_removing_a_node_gives_up_the_images_it_was_counted_with():
     cache = make_cache()
     for name in ("n1", "n2"):
         cache.add_node(make_node(name, images=[(["a:1"], 100)]))
@@ -77,7 +77,7 @@ def test_d_removing_a_node_gives_up_the_images_it_was_counted_with():
     assert cache.image_states.states == {}
 
 
-def test_e_image_counts_of_a_snapshot_are_as_old_as_the_nodes_own_change():
+def test_image_counts_of_a_snapshot_are_as_old_as_the_nodes_own_change():
     cache = make_cache()
     cache.add_node(make_node("n1", images=[(["a:1"], 100)]))
     snapshot = updated(cache)
@@ -91,7 +91,7 @@ def test_e_image_counts_of_a_snapshot_are_as_old_as_the_nodes_own_change():
     assert updated(cache, snapshot).get("n1").image_states["a:1"].num_nodes == 2
 
 
-def test_e_a_ghost_shows_records_that_were_given_up_as_empty():
+def test_a_ghost_shows_records_that_were_given_up_as_empty():
     """As in kube-scheduler: the other node's update makes a record of its own, and leaves the ghost the old one."""
     cache, image = make_cache(), [(["a:1"], 100)]
     for name in ("n1", "n2"):
@@ -107,7 +107,7 @@ def test_e_a_ghost_shows_records_that_were_given_up_as_empty():
     assert cache.dump().nodes["n1"] is cache.dump().nodes["n1"] is cache.nodes["n1"]
 
 
-def test_f_a_claim_is_used_while_a_listed_node_uses_it():
+def test_a_claim_is_used_while_a_listed_node_uses_it():
     cache = make_cache("n1", "n2")
     shared = [make_pod(name, node, claims=["data"]) for name, node in (("a", "n1"), ("b", "n2"))]
     for pod in shared:
@@ -124,7 +124,7 @@ def test_f_a_claim_is_used_while_a_listed_node_uses_it():
         assert set(updated(cache, snapshot).used_pvcs) == set()
 
 
-class TestGAnUpdateFromOneUIDToAnother:
+class TestAnUpdateFromOneUIDToAnother:
     def test_on_one_node(self):
         cache = make_cache("n1")
         cache.add_pod(make_pod("web", "n1", uid="u1", requests={"cpu": "1"}))
@@ -178,7 +178,7 @@ class TestGAnUpdateFromOneUIDToAnother:
         assert uids(cache.nodes["n1"]) == ["u1"]
 
 
-def test_h_no_error_inside_is_swallowed():
+def test_no_error_inside_is_swallowed():
     cache = make_cache("n1", "n2")
     cache.assume_pod(make_pod("a", "n1"))
     cache.validate = False

@@ -39,7 +39,7 @@ def verdict(found):
     return found["plugin"], found["code"], sorted(found["reasons"])
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=str(i)) for i, case in enumerate(CASES)])
+@pytest.mark.parametrize("case", [pytest.param(case, id=f"random-{i:03}") for i, case in enumerate(CASES)])
 def test_decides_as_kube_scheduler_did(case):
     got = simulate(objects=case["objects"], pod=case["pod"], config=CONFIG)
     want = case["want"]

@@ -1,4 +1,4 @@
-"""Bugs that kube-scheduler's queue once had, each replayed; the numbers are those of kubernetes/kubernetes."""
+"""Bugs that kube-scheduler's queue once had, each replayed."""
 
 import asyncio
 
@@ -23,7 +23,8 @@ from schedcache.testing import VirtualClock
 from tests.queue.support import FIT, Lister, make_node, make_pod, names, pop, reject
 
 
-def test_85726_deletion_and_creation_merged_into_one_update_is_a_new_pod():
+def test_deletion_and_creation_merged_into_one_update_is_a_new_pod():
+    """kubernetes/kubernetes#85726."""
     queue = SchedulingQueue(clock=VirtualClock())
     old, new = make_pod("web-0", uid="u1"), make_pod("web-0", uid="u2")
     queue.add(old)
@@ -39,7 +40,8 @@ def test_85726_deletion_and_creation_merged_into_one_update_is_a_new_pod():
 
 
 @pytest.mark.parametrize("in_flight", [False, True])
-def test_122444_a_pod_that_leaves_a_node_wakes_those_who_wait_for_its_room(in_flight):
+def test_a_pod_that_leaves_a_node_wakes_those_who_wait_for_its_room(in_flight):
+    """kubernetes/kubernetes#122444."""
     queue = SchedulingQueue(clock=VirtualClock(), hints=[("Fit", "AssignedPod", ("Delete",), None)])
     queue.add(make_pod("waits"))
     info = pop(queue)
@@ -52,7 +54,8 @@ def test_122444_a_pod_that_leaves_a_node_wakes_those_who_wait_for_its_room(in_fl
     assert queue.find("default", "waits")[0] == "backoff"
 
 
-def test_118226_update_in_flight_does_not_queue_a_second_copy():
+def test_update_in_flight_does_not_queue_a_second_copy():
+    """kubernetes/kubernetes#118226."""
     queue = SchedulingQueue(clock=VirtualClock())
     pod = make_pod("p")
     queue.add(pod)
@@ -62,7 +65,8 @@ def test_118226_update_in_flight_does_not_queue_a_second_copy():
     assert queue.in_flight_events() == [("pod", info.popped_uid), ("event", "TargetPodUpdatePodLabel")]
 
 
-def test_120662_a_pod_added_again_while_in_flight_is_not_tried_twice():
+def test_a_pod_added_again_while_in_flight_is_not_tried_twice():
+    """kubernetes/kubernetes#120662."""
     queue = SchedulingQueue(clock=VirtualClock())
     queue.add(make_pod("p"))
     queue.add(make_pod("q"))
@@ -72,7 +76,8 @@ def test_120662_a_pod_added_again_while_in_flight_is_not_tried_twice():
     assert queue.pop_nowait() is None
 
 
-def test_126962_events_do_not_pile_up_behind_pods_that_were_skipped():
+def test_events_do_not_pile_up_behind_pods_that_were_skipped():
+    """kubernetes/kubernetes#126962."""
     queue = SchedulingQueue(clock=VirtualClock(), hints=[FIT])
     queue.add(make_pod("deleting"))
     queue.done(pop(queue).popped_uid)
@@ -81,7 +86,8 @@ def test_126962_events_do_not_pile_up_behind_pods_that_were_skipped():
     assert queue.in_flight_events() == []
 
 
-def test_127016_a_duplicate_does_not_overwrite_the_marker():
+def test_a_duplicate_does_not_overwrite_the_marker():
+    """kubernetes/kubernetes#127016."""
     queue = SchedulingQueue(clock=VirtualClock(), hints=[FIT])
     pod = make_pod("p")
     queue.add(pod)
@@ -95,7 +101,8 @@ def test_127016_a_duplicate_does_not_overwrite_the_marker():
     queue.done(info.popped_uid)
 
 
-def test_138316_recreation_under_the_same_name_during_a_failing_attempt():
+def test_recreation_under_the_same_name_during_a_failing_attempt_leaves_nothing_in_flight():
+    """kubernetes/kubernetes#138316."""
     queue = SchedulingQueue(clock=VirtualClock(), hints=[FIT])
     old, new = make_pod("web-0", uid="u1"), make_pod("web-0", uid="u2")
     queue.add(old)
@@ -112,7 +119,8 @@ def test_138316_recreation_under_the_same_name_during_a_failing_attempt():
     assert [i.pod.uid for i in queue.active_pods()] == ["u2"]
 
 
-async def test_139186_a_pod_that_comes_back_at_once_reaches_the_pop_that_waits():
+async def test_a_pod_that_comes_back_at_once_reaches_the_pop_that_waits():
+    """kubernetes/kubernetes#139186."""
     queue = SchedulingQueue(clock=VirtualClock(), max_backoff=0)
     queue.add(make_pod("p"))
     info = pop(queue)
@@ -124,7 +132,8 @@ async def test_139186_a_pod_that_comes_back_at_once_reaches_the_pop_that_waits()
     assert queue.in_flight() == [again.popped_uid]
 
 
-def test_102339_a_pod_deleted_during_its_attempt_keeps_no_nomination():
+def test_a_pod_deleted_during_its_attempt_keeps_no_nomination():
+    """kubernetes/kubernetes#102339."""
     lister = Lister()
     queue = SchedulingQueue(clock=VirtualClock(), pod_lister=lister)
     pod = lister.hold(make_pod("high", priority=100))
@@ -137,7 +146,8 @@ def test_102339_a_pod_deleted_during_its_attempt_keeps_no_nomination():
     assert queue.nominated_nodes() == []
 
 
-def test_85677_neither_a_bound_pod_nor_a_predecessor_of_the_same_name_is_nominated():
+def test_neither_a_bound_pod_nor_a_predecessor_of_the_same_name_is_nominated():
+    """kubernetes/kubernetes#85677."""
     lister = Lister()
     queue = SchedulingQueue(clock=VirtualClock(), pod_lister=lister)
     lister.hold(make_pod("bound", node="n2"))
@@ -147,7 +157,8 @@ def test_85677_neither_a_bound_pod_nor_a_predecessor_of_the_same_name_is_nominat
     assert queue.nominated_nodes() == []
 
 
-def test_109437_a_node_whose_taint_goes_later_wakes_the_pod_that_ignored_its_arrival():
+def test_a_node_whose_taint_goes_later_wakes_the_pod_that_ignored_its_arrival():
+    """kubernetes/kubernetes#109437."""
     hints = [("TaintToleration", "Node", ("Add", "UpdateNodeTaint"), lambda pod, old, new: not new.taints)]
     queue = SchedulingQueue(clock=VirtualClock(), hints=hints)
     queue.add(make_pod("p"))
@@ -161,7 +172,8 @@ def test_109437_a_node_whose_taint_goes_later_wakes_the_pod_that_ignored_its_arr
     assert queue.find("default", "p")[0] == "backoff"
 
 
-def test_124384_gated_pods_are_not_looked_at_for_events_of_others():
+def test_gated_pods_are_not_looked_at_for_events_of_others():
+    """kubernetes/kubernetes#124384."""
     asked = []
     hints = [
         EventHint("TargetPod", ("UpdatePodSchedulingGatesEliminated",), plugin="Gate"),
@@ -182,7 +194,8 @@ def ready(heartbeat):
     return {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": heartbeat}]}
 
 
-def test_106546_heartbeats_wake_nobody_and_the_small_pod_gets_its_turn():
+def test_heartbeats_wake_nobody_and_the_small_pod_gets_its_turn():
+    """kubernetes/kubernetes#106546."""
     clock = VirtualClock()
     queue = SchedulingQueue(clock=clock, hints=[FIT])
     for number in range(50):
@@ -237,7 +250,8 @@ def test_an_event_nobody_registered_costs_nothing_and_is_not_kept():
 
 
 @pytest.mark.parametrize(("namespace", "wakes"), [("d1", True), ("x1", False)])
-def test_141954_a_pod_that_waits_for_a_partner_in_selected_namespaces(namespace, wakes):
+def test_a_pod_that_waits_for_a_partner_in_selected_namespaces(namespace, wakes):
+    """kubernetes/kubernetes#141954."""
     objects = ClusterObjects()
     for name, labels in (("d1", {"team": "data"}), ("x1", {})):
         objects.add("Namespace", Namespace(name=name, uid=name, labels=labels))

@@ -63,7 +63,7 @@ async def test_a_node_that_grows_wakes_the_pod():
         assert world.api.node_of("a") == "n1"
 
 
-async def test_b012_hopeless_pods_of_high_priority_do_not_starve_a_small_one():
+async def test_hopeless_pods_of_high_priority_do_not_starve_a_small_one():
     """kubernetes/kubernetes#106546: heartbeats wake nobody, and the small pod's turn comes in the first round."""
     async with World() as world:
         node = world.add_node("n1", "4")
@@ -94,7 +94,7 @@ async def test_a_pod_being_deleted_is_skipped_and_told():
         assert [uid for uid, _ in world.api.posts] == ["a"]
 
 
-async def test_bug_11_a_pod_updated_during_its_attempt_is_not_scheduled_twice():
+async def test_a_pod_updated_during_its_attempt_is_not_scheduled_twice():
     """kubernetes/kubernetes#118226."""
     async with World() as world:
         world.add_node("n1")
@@ -113,7 +113,7 @@ async def test_bug_11_a_pod_updated_during_its_attempt_is_not_scheduled_twice():
         world.check_at_rest()
 
 
-async def test_bug_12_skipped_pods_leave_nothing_in_flight():
+async def test_skipped_pods_leave_nothing_in_flight():
     """kubernetes/kubernetes#126962: events are kept for pods in flight only."""
     async with World() as world:
         world.add_node("n1")
@@ -127,7 +127,7 @@ async def test_bug_12_skipped_pods_leave_nothing_in_flight():
         assert world.queue.in_flight_events() == []
 
 
-async def test_bug_13_a_pod_recreated_during_its_failing_attempt_leaves_nothing_in_flight(monkeypatch):
+async def test_a_pod_recreated_during_its_failing_attempt_leaves_nothing_in_flight(monkeypatch):
     """kubernetes/kubernetes#138316: the attempt ends under the UID that was popped."""
     async with World() as world:
         world.add_node("n1")
@@ -147,7 +147,7 @@ async def test_bug_13_a_pod_recreated_during_its_failing_attempt_leaves_nothing_
         assert world.recorder.reasons("u1") == []
 
 
-async def test_bug_15_a_nomination_does_not_outlive_its_pod(monkeypatch):
+async def test_a_nomination_does_not_outlive_its_pod(monkeypatch):
     """kubernetes/kubernetes#102339: a deleted preemptor must not reserve room."""
     async with World() as world:
         world.add_node("n1", "2")

@@ -123,7 +123,7 @@ async def test_the_pod_is_read_where_the_bind_may_have_been_done_and_only_there(
         assert world.requested("n1") == (100 if read else 0)
 
 
-async def test_bug_9_a_confirmation_that_overtakes_the_error_keeps_the_pod():
+async def test_a_confirmation_that_overtakes_the_error_keeps_the_pod():
     """kubernetes/kubernetes#101877: the write happened, its event came, then the call failed."""
     async with World() as world:
         world.add_node("n1")
@@ -249,7 +249,7 @@ async def test_a_pod_replaced_under_its_name_during_the_bind_is_scheduled_for_it
 
 
 @pytest.mark.parametrize("first_timestamp", [True, False])
-async def test_bug_10_a_pod_deleted_while_it_is_bound_frees_its_node_at_once(first_timestamp):
+async def test_a_pod_deleted_while_it_is_bound_frees_its_node_at_once(first_timestamp):
     """kubernetes/kubernetes#134217."""
     async with World() as world:
         world.add_node("n1", "1")

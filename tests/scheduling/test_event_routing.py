@@ -76,7 +76,7 @@ def test_an_older_state_never_comes_back(world):
 
 
 @pytest.mark.parametrize("node", ["", "n2"])
-def test_bug_7_delete_and_create_merged_into_one_update(world, node):
+def test_delete_and_create_merged_into_one_update_is_a_new_pod(world, node):
     """kubernetes/kubernetes#85726: two UIDs in one update are a deletion and an addition."""
     world.add_node("n1")
     world.add_node("n2")
@@ -89,7 +89,7 @@ def test_bug_7_delete_and_create_merged_into_one_update(world, node):
     assert world.rebuilds == []
 
 
-def test_bug_8_a_tombstone_without_node_removes_the_pod_from_its_node(world):
+def test_a_tombstone_without_node_removes_the_pod_from_its_node(world):
     """kubernetes/kubernetes#106102."""
     world.add_node("n1")
     unbound = world.api.create("a")
@@ -99,7 +99,7 @@ def test_bug_8_a_tombstone_without_node_removes_the_pod_from_its_node(world):
     assert world.rebuilds == []
 
 
-def test_bug_8_a_contradiction_asks_for_a_rebuild_and_is_counted(world):
+def test_a_contradiction_asks_for_a_rebuild_and_is_counted(world):
     """kube-scheduler ends its process here (kubernetes/kubernetes#42063)."""
     world.add_node("n1")
     world.add_node("n2")

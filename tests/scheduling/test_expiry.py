@@ -15,7 +15,7 @@ async def slow_watch(world, uid="a"):
     assert world.cache.dump().assumed_pods == {uid}
 
 
-async def test_bug_1_bound_with_a_late_event_is_never_released():
+async def test_bound_with_a_late_event_is_never_released():
     async with World() as world:
         await slow_watch(world)
         for _ in range(60):

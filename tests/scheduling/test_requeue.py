@@ -12,7 +12,7 @@ def labelled(cpu):
     return make_pod("x", cpu=cpu, labels={"new": "label"}).shape
 
 
-async def test_bug_14_a_change_during_a_failing_attempt_is_in_the_queue_afterwards(monkeypatch):
+async def test_a_change_during_a_failing_attempt_is_in_the_queue_afterwards(monkeypatch):
     """kubernetes/kubernetes#141645: the pod went back as it had been popped."""
     async with World() as world:
         world.add_node("n1")
@@ -30,7 +30,7 @@ async def test_bug_14_a_change_during_a_failing_attempt_is_in_the_queue_afterwar
         assert world.queue.in_flight() == []
 
 
-async def test_bug_14_a_change_during_a_failing_bind_does_not_shorten_the_backoff():
+async def test_a_change_during_a_failing_bind_does_not_shorten_the_backoff():
     """kubernetes/kubernetes#141645."""
     async with World() as world:
         world.add_node("n1")
@@ -55,7 +55,7 @@ async def test_bug_14_a_change_during_a_failing_bind_does_not_shorten_the_backof
         world.check_at_rest()
 
 
-async def test_bug_14_a_pod_that_an_event_brings_back_during_its_attempt_is_taken_by_the_pop_that_waits(monkeypatch):
+async def test_a_pod_that_an_event_brings_back_during_its_attempt_is_taken_by_the_pop_that_waits(monkeypatch):
     """kubernetes/kubernetes#139186: it was seen as still in flight, and dropped."""
     async with World() as world:
         world.add_node("n1", "1")

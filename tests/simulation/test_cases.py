@@ -1,8 +1,8 @@
 """Demanding workloads and reports of users, restated: what kube-scheduler 1.37.2 says of each, node by node.
 
-`<id>.expect.json` names its input; `subjects`: pod -> node -> `fit` or a pattern of the reason, `chosen` the only right
-choice; `messages` the aggregate text; `scores` by plugin, before the weight; `requested` totals by node; `warn` what a
-warning must contain.
+`<id>.expect.json` names its input, whose name says what the case is about; `subjects`: pod -> node -> `fit` or a pattern
+of the reason, `chosen` the only right choice; `messages` the aggregate text; `scores` by plugin, before the weight;
+`requested` totals by node; `warn` what a warning must contain.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from schedcache.testing import make_pod
 
 CASES = Path(__file__).parent / "cases"
 EXPECTED = {
-    path.name.removesuffix(".expect.json"): json.loads(path.read_text()) for path in CASES.glob("*.expect.json")
+    Path(case["input"]).stem: case for case in (json.loads(path.read_text()) for path in CASES.glob("*.expect.json"))
 }
 WEIGHTS = {"TaintToleration": 3, "NodeAffinity": 2, "PodTopologySpread": 2, "InterPodAffinity": 2}
 
@@ -102,7 +102,7 @@ def test_totals_of_a_node_follow_the_formula_of_the_filter(case_id):
 
 
 def test_the_order_of_objects_does_not_matter():
-    case = EXPECTED["B008"]
+    case = EXPECTED["008-resource-on-few-nodes-any-order"]
     objects = objects_of(case)
     answers = []
     for seed in range(8):
@@ -112,19 +112,19 @@ def test_the_order_of_objects_does_not_matter():
 
 
 def test_the_explanation_gives_the_domain_that_holds_the_others_back_and_why_it_is_closed():
-    lines = "\n".join(ask(EXPECTED["B044"], "app-2")["explanation"])
+    lines = "\n".join(ask(EXPECTED["044-full-zone-holds-everyone-back"], "app-2")["explanation"])
     assert "has 1 matching pods, the emptiest is 'zc' with 0, maxSkew is 1" in lines
     assert "node c1: Insufficient cpu (cpu: asks 100m, 0 of 1 free)" in lines
 
 
 def test_the_explanation_gives_volume_node_and_shortfall():
-    lines = "\n".join(ask(EXPECTED["B050"], "reader")["explanation"])
+    lines = "\n".join(ask(EXPECTED["050-bound-local-volume-on-a-full-node"], "reader")["explanation"])
     assert "node n1: Insufficient cpu (cpu: asks 500m, 0 of 1 free)" in lines
     assert re.search(r"node n2: .*PersistentVolume's node affinity \(volume \S+ of claim \S+ is not reachable", lines)
 
 
 def test_every_legal_quantity_is_read_and_no_illegal_one():
-    data = json.loads((CASES / EXPECTED["B030"]["input"]).read_text())
+    data = json.loads((CASES / EXPECTED["030-quantity-forms"]["input"]).read_text())
 
     def requests(kind, text):
         return make_pod("p", requests={kind: text}).requests.resource
@@ -142,7 +142,11 @@ def test_every_legal_quantity_is_read_and_no_illegal_one():
             requests("memory", text)
 
 
-@pytest.mark.parametrize("entry", json.loads((CASES / EXPECTED["B078"]["input"]).read_text())["configs"])
+@pytest.mark.parametrize(
+    "entry",
+    json.loads((CASES / EXPECTED["078-fields-from-a-newer-version"]["input"]).read_text())["configs"],
+    ids=lambda entry: entry["error"],
+)
 def test_an_unknown_field_is_named_with_its_line_and_a_hint(entry):
     with pytest.raises(ConfigError) as caught:
         load_config(entry["yaml"], "file.yaml")
@@ -152,7 +156,11 @@ def test_an_unknown_field_is_named_with_its_line_and_a_hint(entry):
     assert entry.get("suggest", "") in text
 
 
-@pytest.mark.parametrize("entry", EXPECTED["B057"]["numbers"]["cases"])
+@pytest.mark.parametrize(
+    "entry",
+    EXPECTED["057-small-image-vanishes-below-threshold"]["numbers"]["cases"],
+    ids=lambda entry: "{image} bytes on {onNodes} nodes, {containers} containers".format(**entry),
+)
 def test_an_image_counts_by_its_size_its_spread_and_the_number_of_containers(entry):
     def node(i):
         images = [{"names": ["app:1"], "sizeBytes": entry["image"]}] if i < entry["onNodes"] else []
@@ -163,13 +171,13 @@ def test_an_image_counts_by_its_size_its_spread_and_the_number_of_containers(ent
         }
 
     containers = [{"name": f"c{i}", "image": f"{('app', 'other')[i > 0]}:1"} for i in range(entry["containers"])]
-    nodes = [node(i) for i in range(EXPECTED["B057"]["numbers"]["nodes"])]
+    nodes = [node(i) for i in range(EXPECTED["057-small-image-vanishes-below-threshold"]["numbers"]["nodes"])]
     answer = simulate(nodes, {"metadata": {"name": "p"}, "spec": {"containers": containers}})
     assert answer["scores"]["n0"]["plugins"]["ImageLocality"] == entry["score"]
 
 
 def test_the_second_scheduler_of_jupyterhub_loads_with_its_weights():
-    profile = config_of(EXPECTED["M33"]).profiles[0]
+    profile = config_of(EXPECTED["33-packing-second-scheduler-config"]).profiles[0]
     assert {p.name: p.weight for p in profile.plugins.score.enabled} == {
         "NodeAffinity": 14631,
         "InterPodAffinity": 1331,
@@ -178,7 +186,11 @@ def test_the_second_scheduler_of_jupyterhub_loads_with_its_weights():
     }
     [fit] = [config.args for config in profile.plugin_config if config.name == "NodeResourcesFit"]
     assert fit.scoring_strategy.type == "MostAllocated"
-    subject = next(iter(EXPECTED["M33"]["subjects"]))
-    scored = {plugin for node in ask(EXPECTED["M33"], subject)["scores"].values() for plugin in node["plugins"]}
+    subject = next(iter(EXPECTED["33-packing-second-scheduler-config"]["subjects"]))
+    scored = {
+        plugin
+        for node in ask(EXPECTED["33-packing-second-scheduler-config"], subject)["scores"].values()
+        for plugin in node["plugins"]
+    }
     assert "NodeResourcesFit" in scored
     assert "NodeResourcesBalancedAllocation" not in scored
