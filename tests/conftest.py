@@ -1,10 +1,21 @@
 """Fixtures for every test: one real API server for the whole run, clean for each test."""
 
+import sys
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
 from schedcache.testing import Cluster, ControlPlane, find_binaries
+
+UNREACHABLE = """
+apiVersion: v1
+kind: Config
+clusters: [{name: none, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: nobody, user: {token: none}}]
+contexts: [{name: none, context: {cluster: none, user: nobody}}]
+current-context: none
+"""
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -19,6 +30,23 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def _needs_control_plane(item: pytest.Item) -> bool:
     names = getattr(item, "fixturenames", ())
     return "control_plane" in names or item.get_closest_marker("controlplane") is not None
+
+
+@pytest.fixture
+def switching_often() -> Iterator[None]:
+    """Threads take turns every few microseconds instead of milliseconds."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.fixture
+def unreachable_kubeconfig(tmp_path: Path) -> Path:
+    """Of a cluster whose API server does not answer."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(UNREACHABLE)
+    return path
 
 
 @pytest.fixture(scope="session")

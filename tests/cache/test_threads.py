@@ -2,26 +2,14 @@
 
 import contextlib
 import random
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-
-import pytest
 
 from schedcache.cache import AlreadyCachedError, SchedulerCache, Snapshot, Stories, UnknownNodeError
 from schedcache.testing import make_node, make_pod
 
 NODES = [f"n{i}" for i in range(8)]
 ROUNDS = 150
-
-
-@pytest.fixture
-def switching_often():
-    """Threads take turns every few microseconds instead of milliseconds."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
 
 
 def schedule(cache, worker):

@@ -127,40 +127,23 @@ def test_check_config_names_what_is_wrong(tmp_path, capsys):
     assert "podMaxBackofSeconds" in capsys.readouterr().err
 
 
-KUBECONFIG = """
-apiVersion: v1
-kind: Config
-clusters: [{name: none, cluster: {server: "http://127.0.0.1:1"}}]
-users: [{name: nobody, user: {token: none}}]
-contexts: [{name: none, context: {cluster: none, user: nobody}}]
-current-context: none
-"""
-
-
-@pytest.fixture
-def kubeconfig(tmp_path):
-    path = tmp_path / "kubeconfig"
-    path.write_text(KUBECONFIG)
-    return path
-
-
 @pytest.mark.parametrize("flag", ["--port", "--probe-port"])
-def test_a_port_that_is_taken_ends_it_with_2(kubeconfig, flag):
+def test_a_port_that_is_taken_ends_it_with_2(unreachable_kubeconfig, flag):
     with socket.create_server(("", 0)) as taken:
         ports = {"--port": "0", flag: str(taken.getsockname()[1])}
-        command = [sys.executable, "-m", "schedcache", "run", f"--kubeconfig={kubeconfig}"]
+        command = [sys.executable, "-m", "schedcache", "run", f"--kubeconfig={unreachable_kubeconfig}"]
         command += [f"{name}={value}" for name, value in ports.items()]
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 2, done.stderr
     assert f"{flag}: cannot listen on" in done.stderr
 
 
-async def test_it_starts_without_an_api_server_is_not_ready_and_stops_when_asked(kubeconfig):
+async def test_it_starts_without_an_api_server_is_not_ready_and_stops_when_asked(unreachable_kubeconfig):
     command = (
         "-m",
         "schedcache",
         "run",
-        f"--kubeconfig={kubeconfig}",
+        f"--kubeconfig={unreachable_kubeconfig}",
         "--port=0",
         "--probe-port=0",
         "--log-format=json",

@@ -9,6 +9,8 @@ import textwrap
 
 import pytest
 
+from schedcache.testing import node_manifest, pod_manifest
+
 HEAVY = {
     *(
         "aiohttp",
@@ -33,18 +35,8 @@ with open(sys.argv[1], "w") as file:
 sys.exit(status)
 """
 CONFIG = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-NODE = {
-    "apiVersion": "v1",
-    "kind": "Node",
-    "metadata": {"name": "n"},
-    "status": {"allocatable": {"cpu": "4", "pods": "9"}},
-}
-POD = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "p"},
-    "spec": {"containers": [{"name": "c", "image": "i"}]},
-}
+NODE = node_manifest("n")
+POD = pod_manifest("p", scheduler_name="default-scheduler")
 LOGS = {"structlog", "rich", "asyncio"}
 """structlog takes rich wherever it is installed, for tracebacks."""
 CORE = {"msgspec", "numpy", "yaml"} | LOGS
@@ -101,20 +93,17 @@ def test_help_loads_nothing(files, arguments):
 
 
 @pytest.mark.parametrize(("source", "more"), [("reflector", set()), ("kopf", {"kopf"})])
-def test_a_scheduler_loads_the_event_source_that_it_uses_and_nothing_of_simulations_and_tests(files, source, more):
-    """Nobody answers at the kubeconfig's address, which keeps no scheduler from running."""
-    kubeconfig = files / "kubeconfig"
-    kubeconfig.write_text(
-        json.dumps(
-            {
-                "current-context": "c",
-                "contexts": [{"name": "c", "context": {"cluster": "a", "user": "u"}}],
-                "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}],
-                "users": [{"name": "u", "user": {"token": "t"}}],
-            }
-        )
-    )
-    arguments = ["run", f"--kubeconfig={kubeconfig}", "--port=0", "--log-format=json", f"--event-source={source}"]
+def test_a_scheduler_loads_the_event_source_that_it_uses_and_nothing_of_simulations_and_tests(
+    files, source, more, unreachable_kubeconfig
+):
+    """That nobody answers keeps no scheduler from running."""
+    arguments = [
+        "run",
+        f"--kubeconfig={unreachable_kubeconfig}",
+        "--port=0",
+        "--log-format=json",
+        f"--event-source={source}",
+    ]
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     with subprocess.Popen(command(files, *arguments), stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:

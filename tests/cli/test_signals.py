@@ -15,7 +15,6 @@ import pytest
 from schedcache.cli import main
 from schedcache.cli.signals import STOP_SIGNALS, end_at_once
 from schedcache.testing import wait_until
-from tests.cli.test_command_line import KUBECONFIG
 
 PROMPT_SECONDS = 5.0
 RUN = (sys.executable, "-m", "schedcache", "run", "--port=0", "--log-format=json")
@@ -106,17 +105,16 @@ END
 """
 
 
-async def test_a_credential_plugin_that_hangs_does_not_keep_it_from_stopping(tmp_path):
+async def test_a_credential_plugin_that_hangs_does_not_keep_it_from_stopping(tmp_path, unreachable_kubeconfig):
     """Neither the event loop nor the interpreter waits for the thread it was called from."""
     plugin = tmp_path / "plugin"
     plugin.write_text(PLUGIN)
     plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
     user = f"{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: {plugin}, interactiveMode: Never}}}}"
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(KUBECONFIG.replace("{token: none}", user))
+    unreachable_kubeconfig.write_text(unreachable_kubeconfig.read_text().replace("{token: none}", user))
     process = await asyncio.create_subprocess_exec(
         *RUN,
-        f"--kubeconfig={kubeconfig}",
+        f"--kubeconfig={unreachable_kubeconfig}",
         "--event-source=kopf",
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,

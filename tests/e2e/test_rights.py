@@ -14,14 +14,6 @@ from tests.e2e.scheduler_process import SchedulerProcess
 from tests.e2e.truth import assert_dump_is_truth, believed, unfinished
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-NO_CLUSTER = """
-apiVersion: v1
-kind: Config
-clusters: [{name: none, cluster: {server: "http://127.0.0.1:1"}}]
-users: [{name: nobody, user: {token: none}}]
-contexts: [{name: none, context: {cluster: none, user: nobody}}]
-current-context: none
-"""
 SOURCES = ("reflector", "kopf")
 pytestmark = pytest.mark.controlplane
 
@@ -36,10 +28,9 @@ async def kubeconfig_of(cluster, folder, account, way=None):
     return cluster.control_plane.kubeconfig_for(token, user=account)
 
 
-async def test_the_role_allows_to_watch_every_kind_that_is_watched_and_no_other(tmp_path):
+async def test_the_role_allows_to_watch_every_kind_that_is_watched_and_no_other(unreachable_kubeconfig):
     """Both ways (kubernetes-sigs/scheduler-plugins#922): what the program lists, and what the role lets it list."""
-    (tmp_path / "kubeconfig").write_text(NO_CLUSTER)
-    async with assembled(Settings(kubeconfig=str(tmp_path / "kubeconfig"))) as program:
+    async with assembled(Settings(kubeconfig=unreachable_kubeconfig)) as program:
         watched = {(KINDS[kind].group, KINDS[kind].plural) for kind in program.source.ages()}
     (role,) = [item for item in read_manifest(DEPLOY / "scheduler" / "rbac.yaml") if item["kind"] == "ClusterRole"]
     allowed = {
@@ -148,17 +139,16 @@ async def test_observing_needs_rights_to_read_and_writes_nothing(cluster, tmp_pa
     assert observer.complaints() == []
 
 
-def without_volumes(tmp_path):
+def without_volumes(kubeconfig):
     """Settings of a scheduler none of whose plugins reads anything about storage."""
     plugins = [{"name": name} for name in ("VolumeBinding", "VolumeRestrictions", "VolumeZone", "NodeVolumeLimits")]
     profile = {"schedulerName": "schedcache", "plugins": {"multiPoint": {"disabled": plugins}}}
-    (tmp_path / "kubeconfig").write_text(NO_CLUSTER)
     configuration = config_from_dict({"profiles": [profile]}).config
-    return Settings(configuration=configuration, kubeconfig=str(tmp_path / "kubeconfig"))
+    return Settings(configuration=configuration, kubeconfig=str(kubeconfig))
 
 
-async def test_kinds_of_storage_are_watched_only_where_a_profile_reads_them(tmp_path):
-    async with assembled(without_volumes(tmp_path)) as program:
+async def test_kinds_of_storage_are_watched_only_where_a_profile_reads_them(unreachable_kubeconfig):
+    async with assembled(without_volumes(unreachable_kubeconfig)) as program:
         groups = {KINDS[kind].group for kind in program.source.ages()}
         assert "storage.k8s.io" not in groups
         assert not {"PersistentVolume", "PersistentVolumeClaim"} & program.source.ages().keys()

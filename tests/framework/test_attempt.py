@@ -14,20 +14,11 @@ from schedcache.framework import (
     PreFilterResult,
     Status,
     Verdicts,
+    one_reason,
     unresolvable,
     unschedulable,
 )
-from tests.framework.world import make_framework, make_pod, make_snapshot, nominated, plugin, schedule
-
-
-def rejecting(name, *node_names, status=None):
-    """A filter that rejects these nodes."""
-
-    def judge(state, pod, view):
-        codes = np.array([node in node_names for node in view.names()], np.int16)
-        return Verdicts(codes, (None, status or unschedulable(f"{name} says no")))
-
-    return plugin(name, filter=judge)
+from tests.framework.world import make_framework, make_pod, make_snapshot, nominated, plugin, rejecting, schedule
 
 
 def scoring(name, scores, **more):
@@ -212,36 +203,11 @@ def test_an_error_on_a_row_that_failed_before_does_not_count(locality):
         schedule(make_framework(faulty, before), make_pod("p"), make_snapshot("n1", "n2"))
 
 
-class Crowd:
-    """Room for two pods a node."""
-
-    name = "Crowd"
-
-    def __init__(self, args, handle):
-        pass
-
-    @staticmethod
-    def filter(state, pod, view):
-        return Verdicts((view.pod_count() >= 2).astype(np.int16), (None, unschedulable("crowded")))
-
-
-class Company:
-    """Only where somebody is."""
-
-    name = "Company"
-
-    def __init__(self, args, handle):
-        pass
-
-    @staticmethod
-    def filter(state, pod, view):
-        return Verdicts((view.pod_count() == 0).astype(np.int16), (None, unschedulable("lonely")))
-
-
 def test_nominated_pods_of_at_least_the_priority_take_their_room():
     running = make_pod("r", node="n1")
     guest = make_pod("guest", nominated="n1", priority=5)
-    framework = make_framework(Crowd, nominations=nominated(guest))
+    room_for_two = plugin("Two", filter=lambda s, p, view: one_reason(view.pod_count() >= 2, unschedulable("crowded")))
+    framework = make_framework(room_for_two, nominations=nominated(guest))
     snapshot = make_snapshot("n1", pods=[running])
     with pytest.raises(FitError, match="1 crowded"):
         schedule(framework, make_pod("p", priority=5), snapshot)
@@ -250,7 +216,8 @@ def test_nominated_pods_of_at_least_the_priority_take_their_room():
 
 
 def test_the_pod_must_fit_without_the_nominated_ones_too():
-    framework = make_framework(Company, nominations=nominated(make_pod("guest", nominated="n1")))
+    company = plugin("Company", filter=lambda s, p, view: one_reason(view.pod_count() == 0, unschedulable("lonely")))
+    framework = make_framework(company, nominations=nominated(make_pod("guest", nominated="n1")))
     with pytest.raises(FitError, match="1 lonely"):
         schedule(framework, make_pod("p"), make_snapshot("n1"))
 

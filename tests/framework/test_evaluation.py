@@ -16,16 +16,7 @@ from schedcache.framework import (
     unresolvable,
     unschedulable,
 )
-from tests.framework.world import make_framework, make_pod, make_snapshot, nominated, plugin, schedule
-
-
-def rejecting(name, *node_names, calls=None):
-    def judge(state, pod, view):
-        if calls is not None:
-            calls.append((name, view.names()))
-        return Verdicts(np.array([n in node_names for n in view.names()], np.int8), (None, unschedulable(f"{name} no")))
-
-    return plugin(name, filter=judge)
+from tests.framework.world import make_framework, make_pod, make_snapshot, nominated, plugin, rejecting, schedule
 
 
 def scoring(name, scores, calls=None, **more):
@@ -68,7 +59,7 @@ def test_a_pod_that_fits_has_its_choices_its_scores_and_what_the_others_lack(loc
     assert found.scores.total.tolist() == [103, 103, 40]
     assert lists(found.scores.by_plugin()) == {"A": [100, 100, 40], "B": [3, 3, 0]}
     assert lists(found.scores.raw_by_plugin()) == {"A": [100, 100, 40], "B": [1, 1, 0]}
-    assert dict(found.diagnosis().statuses) == {"n2": Status(Code.UNSCHEDULABLE, ("F no",), "F")}
+    assert dict(found.diagnosis().statuses) == {"n2": Status(Code.UNSCHEDULABLE, ("F says no",), "F")}
 
 
 def test_a_decision_asks_for_nothing_that_cannot_change_it():
@@ -114,10 +105,10 @@ def test_a_pod_that_fits_nowhere_says_why(exhaustive):
     assert (found.fits, found.choices(), found.scores) == (False, [], None)
     assert {name: status.message for name, status in found.diagnosis().statuses.items()} == {
         "n1": "crowded",
-        "n2": "F no",
+        "n2": "F says no",
     }
     assert isinstance(found.failure(), FitError)
-    assert found.failure().message() == "0/2 nodes are available: 1 F no, 1 crowded."
+    assert found.failure().message() == "0/2 nodes are available: 1 F says no, 1 crowded."
     assert found.failure().state is found.state
     with pytest.raises(FitError):
         found.choose(random.Random(0))

@@ -1,18 +1,10 @@
 """What people are told of a pod that fits nowhere."""
 
-import numpy as np
 import pytest
 
-from schedcache.framework import FitError, Verdicts, unresolvable, unschedulable
+from schedcache.framework import FitError, unresolvable, unschedulable
 from schedcache.framework.explanation import explain_rejection
-from tests.framework.world import make_framework, make_pod, make_snapshot, plugin, schedule
-
-
-def rejecting(name, status, *node_names, **more):
-    def judge(state, pod, view):
-        return Verdicts(np.array([n in node_names for n in view.names()], np.int16), (None, status))
-
-    return plugin(name, filter=judge, **more)
+from tests.framework.world import make_framework, make_pod, make_snapshot, plugin, rejecting, schedule
 
 
 def explain(framework, snapshot):
@@ -25,7 +17,8 @@ def explain(framework, snapshot):
 def test_reasons_come_most_frequent_first_with_nodes_for_example():
     names = [f"n{i}" for i in range(6)]
     framework = make_framework(
-        rejecting("A", unschedulable("full"), "n5"), rejecting("B", unresolvable("wrong", "late"), *names)
+        rejecting("A", "n5", status=unschedulable("full")),
+        rejecting("B", *names, status=unresolvable("wrong", "late")),
     )
     assert explain(framework, make_snapshot(*names))[:3] == [
         "5 of 6 nodes: late [B] (n0, n1, n2, ...)",
@@ -36,9 +29,11 @@ def test_reasons_come_most_frequent_first_with_nodes_for_example():
 
 def test_a_node_with_several_objections_has_them_all_told_and_the_nearest_come_first():
     framework = make_framework(
-        rejecting("A", unschedulable("full"), "n1", "n2"),
-        rejecting("B", unresolvable("wrong"), "n1", "n2"),
-        rejecting("C", unschedulable("busy"), "n2", "n3", explain=lambda state, pod, view: f"ask {view.name(0)}"),
+        rejecting("A", "n1", "n2", status=unschedulable("full")),
+        rejecting("B", "n1", "n2", status=unresolvable("wrong")),
+        rejecting(
+            "C", "n2", "n3", status=unschedulable("busy"), explain=lambda state, pod, view: f"ask {view.name(0)}"
+        ),
     )
     assert explain(framework, make_snapshot("n1", "n2", "n3"))[-3:] == [
         "node n3: busy (ask n3) [C]",
@@ -48,7 +43,7 @@ def test_a_node_with_several_objections_has_them_all_told_and_the_nearest_come_f
 
 
 def test_a_bare_reason_is_not_told_twice():
-    framework = make_framework(rejecting("A", unschedulable("full"), "n1"))
+    framework = make_framework(rejecting("A", "n1", status=unschedulable("full")))
     assert explain(framework, make_snapshot("n1")) == ["1 of 1 nodes: full [A]; evicting pods might help (n1)"]
 
 

@@ -3,11 +3,13 @@
 import random
 from functools import partial
 
+import numpy as np
+
 from schedcache import testing
 from schedcache.cache import ClusterObjects, Snapshot
 from schedcache.config import profile_with_defaults
 from schedcache.config.v1 import KubeSchedulerProfile, Plugin, Plugins, PluginSet
-from schedcache.framework import Framework, Handle, Registry
+from schedcache.framework import Framework, Handle, Registry, Verdicts, unschedulable
 from schedcache.plugins.default_binder import DefaultBinder
 from schedcache.plugins.priority_sort import PrioritySort
 from schedcache.queue import Nominator
@@ -38,6 +40,18 @@ def plugin(plugin_name, **methods):
     """A plugin class with these methods; each is called without self."""
     statics = {k: staticmethod(v) if callable(v) else v for k, v in methods.items()}
     return type(plugin_name, (Base,), {"name": plugin_name, **statics})
+
+
+def rejecting(name, *node_names, status=None, calls=None, **more):
+    """A filter that rejects these nodes; the rows that it is asked for are noted in `calls`."""
+
+    def judge(state, pod, view):
+        if calls is not None:
+            calls.append((name, view.names()))
+        codes = np.array([node in node_names for node in view.names()], np.int16)
+        return Verdicts(codes, (None, status or unschedulable(f"{name} says no")))
+
+    return plugin(name, filter=judge, **more)
 
 
 def make_framework(*plugins, weights=None, nominations=None, objects=None, binder=None, args=None):

@@ -8,19 +8,20 @@ from typing import Any, Self
 
 from aiohttp import web
 
+from schedcache.testing import JSONObject, as_stored, node_manifest, pod_manifest
+
 Step = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def pod(name: str, version: int, *, uid: str | None = None, **spec: Any) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "default", "uid": uid or f"uid-{name}", "resourceVersion": str(version)}
-    return {"metadata": metadata, "spec": {"containers": [{"name": "app"}], **spec}}
+def pod(name: str, version: int, **fields: Any) -> JSONObject:
+    return as_stored(pod_manifest(name, resource_version=version, **fields))
 
 
-def node(name: str, version: int) -> dict[str, Any]:
-    return {"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": str(version)}}
+def node(name: str, version: int) -> JSONObject:
+    return as_stored(node_manifest(name, resource_version=version))
 
 
-def event(kind: str, obj: dict[str, Any]) -> bytes:
+def event(kind: str, obj: JSONObject) -> bytes:
     return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
 
 
@@ -32,7 +33,7 @@ def error(code: int, message: str = "", **fields: Any) -> bytes:
     return event("ERROR", {"kind": "Status", "metadata": {}, "code": code, "message": message, **fields})
 
 
-def listing(version: int, *items: dict[str, Any], more: str = "") -> Step:
+def listing(version: int, *items: JSONObject, more: str = "") -> Step:
     metadata = {"resourceVersion": str(version)} | ({"continue": more} if more else {})
 
     async def answer(_request: web.Request) -> web.StreamResponse:

@@ -1,7 +1,6 @@
 """What can be tuned: described where it is, and handed down to where it is used."""
 
 import dataclasses
-import json
 
 import pytest
 
@@ -28,21 +27,10 @@ def test_each_setting_is_described_and_a_time_has_its_unit_in_its_name(part):
         setattr(part(), next(iter(own)), 1)
 
 
-def settings(folder, **parts):
-    kubeconfig = {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "a", "user": "u"}}],
-        "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-    }
-    (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
-    return Settings(kubeconfig=str(folder / "kubeconfig"), **parts)
-
-
-async def test_a_program_hands_its_settings_down(tmp_path):
+async def test_a_program_hands_its_settings_down(unreachable_kubeconfig):
     backoff = Backoff(first=3.0, limit=3.0)
-    given = settings(
-        tmp_path,
+    given = Settings(
+        kubeconfig=unreachable_kubeconfig,
         requests=RequestSettings(request_timeout_seconds=2.0, connect_timeout_seconds=1.0, idle_connection_seconds=7.0),
         watch=WatchSettings(inactivity_timeout_seconds=3.0, page_limit=11, backoff=backoff),
         writes=WriteSettings(concurrent_binds=5, concurrent_patches=6, waiting_events=9),
@@ -59,9 +47,11 @@ async def test_a_program_hands_its_settings_down(tmp_path):
         assert (status_writer._queue._workers, recorder._queue._limit) == (6, 9)
 
 
-async def test_kopf_gets_its_own(tmp_path):
-    given = settings(
-        tmp_path, event_source="kopf", kopf=KopfSettings(login_seconds=60.0, stalled_seconds=4.0, page_limit=3)
+async def test_kopf_gets_its_own(unreachable_kubeconfig):
+    given = Settings(
+        kubeconfig=unreachable_kubeconfig,
+        event_source="kopf",
+        kopf=KopfSettings(login_seconds=60.0, stalled_seconds=4.0, page_limit=3),
     )
     async with assembled(given) as program:
         source = program.source
@@ -70,8 +60,10 @@ async def test_kopf_gets_its_own(tmp_path):
 
 
 @pytest.mark.parametrize(("limit", "said"), [(1.0, True), (3.0, False)])
-async def test_what_counts_as_lost_is_a_setting(tmp_path, monkeypatch, limit, said):
-    async with assembled(settings(tmp_path, health=HealthSettings(lost_seconds=limit))) as program:
+async def test_what_counts_as_lost_is_a_setting(unreachable_kubeconfig, monkeypatch, limit, said):
+    async with assembled(
+        Settings(kubeconfig=unreachable_kubeconfig, health=HealthSettings(lost_seconds=limit))
+    ) as program:
         monkeypatch.setattr(program.source, "outages", lambda: {"Pod": Outage(2.0, "connection")})
         told = health_of(program).ready()["watches"]
         assert ("no connection for pods (2 s, connection)" in told) is said

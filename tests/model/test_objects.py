@@ -1,5 +1,3 @@
-import json
-
 import pytest
 
 from schedcache.model import LabelSelector, MalformedObjectError, Requirement
@@ -12,6 +10,7 @@ from schedcache.model.objects import (
     Service,
     StatefulSet,
 )
+from tests.model.support import both
 
 KINDS: list[type[ClusterObject]] = [
     Namespace,
@@ -22,14 +21,6 @@ KINDS: list[type[ClusterObject]] = [
     StatefulSet,
 ]
 WEB = LabelSelector((Requirement("app", "In", ("web",)),))
-
-
-def both(kind, obj):
-    """The object read from Python values and from JSON must be one and the same."""
-    from_dict, from_json = kind.from_dict(obj), kind.from_json(json.dumps(obj).encode())
-    fields = kind.__struct_fields__
-    assert [getattr(from_dict, f) for f in fields] == [getattr(from_json, f) for f in fields]
-    return from_dict
 
 
 @pytest.mark.parametrize("kind", KINDS)

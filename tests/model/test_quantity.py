@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedcache.model import MalformedObjectError, Node, Pod, QuantityError, parse_quantity
+from schedcache.model import MalformedObjectError, QuantityError, parse_quantity
 from schedcache.model.quantity import MAX_UNITS, NANOS, to_milli, to_units
+from schedcache.testing import make_node, make_pod
 
 SUFFIXES = {"n": "1e-9", "u": "1e-6", "m": "1e-3", "": "1", "k": "1e3", "M": "1e6", "G": "1e9", "T": "1e12", "P": "1e15",
             "E": "1e18", "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}  # fmt: skip
@@ -125,24 +126,17 @@ def test_agrees_with_decimal_arithmetic(whole, fraction, suffix):
 @pytest.mark.parametrize("text", ["1K", "10 Mi", "1ki", "", "0x10", "1e3Ki", "Mi", "1" * 5000, "1e" + "9" * 5000])
 def test_an_illegal_amount_names_the_object_and_the_field(text):
     container = {"name": "c", "resources": {"requests": {"cpu": "1", "memory": text}}}
-    pod = {
-        "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
-        "spec": {"containers": [{"name": "ok"}, container]},
-    }
     with pytest.raises(
         MalformedObjectError, match=r"^Pod ns/p: spec\.containers\[1\]\.resources\.requests\.memory: "
     ) as error:
-        Pod.from_dict(pod)
+        make_pod("p", namespace="ns", containers=[{"name": "ok"}, container])
     assert (error.value.kind, error.value.name) == ("Pod", "ns/p")
     assert error.value.field == "spec.containers[1].resources.requests.memory"
-    node = {"metadata": {"name": "n"}, "status": {"allocatable": {"memory": text}}}
     with pytest.raises(MalformedObjectError, match=r"^Node n: status\.allocatable\.memory: "):
-        Node.from_dict(node)
+        make_node("n", memory=text)
 
 
 @pytest.mark.parametrize(("value", "milli"), [(2, 2000), (0.5, 500), (None, 0), ("2", 2000), (1e3, 10**6)])
 def test_numbers_of_manifests_are_read_too(value, milli):
-    pod = Pod.from_dict(
-        {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": value}}}]}}
-    )
+    pod = make_pod("p", requests={"cpu": value})
     assert pod.requests.resource.milli_cpu == milli

@@ -4,8 +4,9 @@ import gc
 
 import pytest
 
-from schedcache.model import Pod, Resource
+from schedcache.model import Resource
 from schedcache.model.resources import is_scalar_resource
+from schedcache.testing import make_pod
 
 MI = 1024**2
 NO_CPU, NO_MEMORY = 100, 200 * MI
@@ -20,13 +21,7 @@ def sidecar(name="s", **requests):
 
 
 def pod(containers, inits=(), status=None, **spec):
-    return Pod.from_dict(
-        {
-            "metadata": {"name": "p", "uid": "u"},
-            "spec": {"containers": containers, "initContainers": list(inits), **spec},
-            "status": status or {},
-        }
-    )
+    return make_pod("p", containers=containers, initContainers=list(inits), status=status, **spec)
 
 
 def cpu(pod):

@@ -1,5 +1,3 @@
-import json
-
 import pytest
 
 from schedcache.model import LabelSelector, MalformedObjectError, OwnerRef, Requirement
@@ -16,6 +14,7 @@ from schedcache.model.storage import (
     StorageClass,
     VolumeAttachment,
 )
+from tests.model.support import both
 
 KINDS: list[type[ClusterObject]] = [
     CSIDriver,
@@ -30,12 +29,7 @@ META = {"name": "x"}
 
 
 def read(kind, **parts):
-    """The object read from Python values and from JSON must be one and the same."""
-    obj = {"metadata": META, **parts}
-    from_dict, from_json = kind.from_dict(obj), kind.from_json(json.dumps(obj).encode())
-    fields = kind.__struct_fields__
-    assert [getattr(from_dict, f) for f in fields] == [getattr(from_json, f) for f in fields]
-    return from_dict
+    return both(kind, {"metadata": META, **parts})
 
 
 @pytest.mark.parametrize("kind", KINDS)

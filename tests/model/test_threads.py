@@ -1,26 +1,14 @@
 """Threads that decode pods at once: whoever comes first, what is promised to be one object is one object."""
 
 import json
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-
-import pytest
 
 from schedcache.model import Pod
 from schedcache.testing import pod_manifest
 
 THREADS = 4
 ROUNDS = 2000
-
-
-@pytest.fixture
-def switching_often():
-    """Threads take turns every few microseconds instead of milliseconds."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
 
 
 def raw(number, **status):

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from schedcache.config.plugin_args import NodeAffinityArgs
-from schedcache.model import Pod, Taint, wire
+from schedcache.model import Taint, wire
 from schedcache.plugins.default_plugins import default_registry
 from schedcache.testing import make_node
 from tests.framework.world import make_pod
@@ -127,7 +127,7 @@ def test_resources_fit_waits_for_less_of_what_the_pod_asks_for(asks, expected):
 
 def on_port(port, *, protocol="TCP", node="n"):
     ports = [{"containerPort": 80, "hostPort": port, "protocol": protocol}]
-    return Pod.from_dict({"metadata": {"name": "x"}, "spec": {"nodeName": node, "containers": [{"ports": ports}]}})
+    return make_pod("x", node, containers=[{"name": "c", "ports": ports}])
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import pytest
 
-from schedcache.model import Node
 from schedcache.ports import ClusterEvent
 from schedcache.queue.events import is_wildcard, node_update_events, pod_update_events
 from tests.queue.support import make_node, make_pod
@@ -105,8 +104,7 @@ def test_the_same_requests_written_otherwise_are_no_rescaling():
 
 
 def with_gpus(**amounts):
-    status = {"allocatable": {"cpu": "4", "pods": "110", **amounts}}
-    return Node.from_dict({"metadata": {"name": "n"}, "status": status})
+    return make_node("n", capacity=amounts)
 
 
 def test_none_of_a_resource_is_not_no_such_resource():

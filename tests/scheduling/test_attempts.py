@@ -3,10 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from schedcache.framework import Framework
 from schedcache.scheduling.failure import Failure, FailureHandler
 from schedcache.testing import make_node, settle
-from tests.scheduling.world import World, make_pod
+from tests.scheduling.world import World, during_attempts, make_pod
 
 
 async def test_a_pod_that_fits_nowhere_waits_with_the_reason():
@@ -131,15 +130,13 @@ async def test_a_pod_recreated_during_its_failing_attempt_leaves_nothing_in_flig
     """kubernetes/kubernetes#138316: the attempt ends under the UID that was popped."""
     async with World() as world:
         world.add_node("n1")
-        schedule = Framework.schedule
 
-        def recreated_meanwhile(self, pod, *rest):
+        def recreate(pod):
             if pod.uid == "u1":
                 world.api.delete("u1")
                 world.api.create("u2", "web-0", cpu="64")
-            return schedule(self, pod, *rest)
 
-        monkeypatch.setattr(Framework, "schedule", recreated_meanwhile)
+        during_attempts(monkeypatch, recreate)
         world.api.create("u1", "web-0", cpu="64")
         await settle(100)
         assert world.queue.in_flight() == []
@@ -151,14 +148,7 @@ async def test_a_nomination_does_not_outlive_its_pod(monkeypatch):
     """kubernetes/kubernetes#102339: a deleted preemptor must not reserve room."""
     async with World() as world:
         world.add_node("n1", "2")
-        schedule = Framework.schedule
-
-        def deleted_meanwhile(self, pod, *rest):
-            if pod.uid == "h":
-                world.api.delete("h")
-            return schedule(self, pod, *rest)
-
-        monkeypatch.setattr(Framework, "schedule", deleted_meanwhile)
+        during_attempts(monkeypatch, lambda pod: world.api.delete("h") if pod.uid == "h" else None)
         world.api.create("h", cpu="64", priority=10, status={"nominatedNodeName": "n1"})
         await settle()
         assert world.queue.nominated_nodes() == []
@@ -210,14 +200,12 @@ async def test_gated_pods_wait_until_their_gates_are_gone():
 async def test_a_fault_of_ours_in_one_cycle_does_not_stop_the_others(monkeypatch):
     async with World() as world:
         world.add_node("n1")
-        schedule = Framework.schedule
 
-        def faulty(self, pod, *rest):
+        def fail(pod):
             if pod.uid == "bad":
                 raise ZeroDivisionError("what nobody thought of")
-            return schedule(self, pod, *rest)
 
-        monkeypatch.setattr(Framework, "schedule", faulty)
+        during_attempts(monkeypatch, fail)
         world.api.create("bad")
         world.api.create("good")
         await settle()

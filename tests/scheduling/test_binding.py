@@ -271,9 +271,7 @@ async def test_a_pod_deleted_while_it_is_bound_frees_its_node_at_once(first_time
         world.check_at_rest()
 
 
-async def test_a_pod_that_grows_before_its_bind_is_sent_is_not_bound_on_the_old_numbers():
-    """kubernetes/kubernetes#126891."""
-
+def world_that_is_slow_before_a_bind():
     class SlowPreBind:
         name = "SlowPreBind"
 
@@ -283,7 +281,12 @@ async def test_a_pod_that_grows_before_its_bind_is_sent_is_not_bound_on_the_old_
             await world.clock.sleep(5)
 
     world = World(extra={"SlowPreBind": SlowPreBind})
-    async with world:
+    return world
+
+
+async def test_a_pod_that_grows_before_its_bind_is_sent_is_not_bound_on_the_old_numbers():
+    """kubernetes/kubernetes#126891."""
+    async with world_that_is_slow_before_a_bind() as world:
         world.add_node("n1", "4")
         world.api.create("big", cpu="1500m", node="n1")
         world.api.create("a", cpu="1")
@@ -439,16 +442,7 @@ async def test_stopping_lets_binds_end_and_forgets_those_that_do_not():
 
 
 async def test_a_pod_handed_to_another_scheduler_before_its_bind_is_sent_is_not_bound():
-    class SlowPreBind:
-        name = "SlowPreBind"
-
-        def __init__(self, args, handle): ...
-
-        async def pre_bind(self, state, pod, node_name):
-            await world.clock.sleep(5)
-
-    world = World(extra={"SlowPreBind": SlowPreBind})
-    async with world:
+    async with world_that_is_slow_before_a_bind() as world:
         world.add_node("n1")
         world.api.create("a")
         await settle()

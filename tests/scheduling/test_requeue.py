@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 from schedcache.framework import Framework
 from schedcache.ports import RefusedError
 from schedcache.testing import settle
-from tests.scheduling.world import Sort, World, make_pod, raises
+from tests.scheduling.world import Sort, World, during_attempts, make_pod, raises
 
 
 def labelled(cpu):
@@ -16,13 +16,7 @@ async def test_a_change_during_a_failing_attempt_is_in_the_queue_afterwards(monk
     """kubernetes/kubernetes#141645: the pod went back as it had been popped."""
     async with World() as world:
         world.add_node("n1")
-        schedule = Framework.schedule
-
-        def changed_meanwhile(self, pod, *rest):
-            world.api.change(pod.uid, shape=labelled("64"))
-            return schedule(self, pod, *rest)
-
-        monkeypatch.setattr(Framework, "schedule", changed_meanwhile)
+        during_attempts(monkeypatch, lambda pod: world.api.change(pod.uid, shape=labelled("64")))
         world.api.create("a", cpu="64")
         await settle()
         (info,) = world.queue.unschedulable_pods()

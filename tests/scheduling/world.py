@@ -4,8 +4,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import pytest
+
 from schedcache import testing
-from schedcache.framework import Code, EventHint, Handle, Status, unschedulable
+from schedcache.framework import Code, EventHint, Framework, Handle, Status, unschedulable
 from schedcache.model import Node, Pod
 from schedcache.ports import NoMetrics
 from schedcache.testing import make_node
@@ -77,6 +79,17 @@ class Patience:
 
     def events_to_register(self) -> list[Any]:
         return [EventHint("Node", ("Add", "UpdateNodeAllocatable"))]
+
+
+def during_attempts(monkeypatch: pytest.MonkeyPatch, act: Callable[[Pod], object]) -> None:
+    """Let something happen in every attempt, before the pod is filtered and scored."""
+    schedule = Framework.schedule
+
+    def meanwhile(self: Framework, pod: Pod, *rest: Any) -> Any:
+        act(pod)
+        return schedule(self, pod, *rest)
+
+    monkeypatch.setattr(Framework, "schedule", meanwhile)
 
 
 def raises(error: Exception) -> Callable[[Pod, str], None]:

@@ -1,16 +1,15 @@
 """What cannot be read is named: the object, the field, and what was expected there."""
 
+from functools import partial
+
 import pytest
 
 from schedcache.model import MalformedObjectError
 from schedcache.simulation import simulate
+from schedcache.testing import node_manifest, pod_manifest
 
-NODE = {
-    "kind": "Node",
-    "metadata": {"name": "a"},
-    "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "9"}},
-}
-POD = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
+NODE = node_manifest("a")
+POD = pod_manifest("p", scheduler_name="default-scheduler")
 
 
 @pytest.mark.parametrize("obj", ["text", 7, None, ["Node"]])
@@ -48,7 +47,7 @@ def test_a_name_that_the_api_server_would_complete_is_one():
     ],
 )
 def test_a_field_is_named_with_its_path(path, value, told):
-    node = {"kind": "Node", "metadata": {"name": "a"}, "spec": {}, "status": {"allocatable": {}}}
+    node = node_manifest("a")
     place = node
     for key in path[:-1]:
         place = place[key]
@@ -59,29 +58,10 @@ def test_a_field_is_named_with_its_path(path, value, told):
 
 @pytest.mark.parametrize("resource", ["cpu", "memory", "ephemeral-storage", "example.com/gpu"])
 def test_absurd_amounts_keep_only_their_own_node_full(resource):
-    absurd = [{"name": "c", "resources": {"requests": {resource: "9E"}}}]
-    nodes = [
-        {
-            **NODE,
-            "metadata": {"name": name},
-            "status": {"allocatable": {**NODE["status"]["allocatable"], resource: "4"}},
-        }
-        for name in ("a", "b", "c")
-    ]
-    pods = [
-        {"kind": "Pod", "metadata": {"name": f"{node}{i}"}, "spec": {"nodeName": node, "containers": absurd}}
-        for node in ("a",)
-        for i in range(3)
-    ]
-    pods += [
-        {
-            "kind": "Pod",
-            "metadata": {"name": f"nominated-{i}"},
-            "spec": {"containers": absurd, "schedulerName": "default-scheduler"},
-            "status": {"nominatedNodeName": "b"},
-        }
-        for i in range(3)
-    ]
-    asking = {**POD, "spec": {"containers": [{"name": "c", "resources": {"requests": {resource: "1"}}}]}}
+    pod = partial(pod_manifest, scheduler_name="default-scheduler")
+    nodes = [node_manifest(name, capacity={resource: "4"}) for name in ("a", "b", "c")]
+    pods = [pod(f"a{i}", "a", requests={resource: "9E"}) for i in range(3)]
+    pods += [pod(f"nominated-{i}", requests={resource: "9E"}, nominated="b") for i in range(3)]
+    asking = pod("asking", requests={resource: "1"})
     assert simulate(objects=nodes + pods, pod=asking)["feasible"] == ["c"]
     assert simulate(objects=nodes, pod=pods[-1])["feasible"] == []

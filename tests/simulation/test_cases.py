@@ -16,7 +16,7 @@ import pytest
 from schedcache.config import ConfigError, config_from_dict, load_config
 from schedcache.model import MalformedObjectError, parse_quantity
 from schedcache.simulation import WhatIf, parse_objects, simulate
-from schedcache.testing import make_pod
+from schedcache.testing import make_pod, node_manifest, pod_manifest
 
 CASES = Path(__file__).parent / "cases"
 EXPECTED = {
@@ -163,16 +163,11 @@ def test_an_unknown_field_is_named_with_its_line_and_a_hint(entry):
 )
 def test_an_image_counts_by_its_size_its_spread_and_the_number_of_containers(entry):
     def node(i):
-        images = [{"names": ["app:1"], "sizeBytes": entry["image"]}] if i < entry["onNodes"] else []
-        return {
-            "kind": "Node",
-            "metadata": {"name": f"n{i}"},
-            "status": {"allocatable": {"pods": "9"}, "images": images},
-        }
+        return node_manifest(f"n{i}", images=[(["app:1"], entry["image"])] if i < entry["onNodes"] else ())
 
     containers = [{"name": f"c{i}", "image": f"{('app', 'other')[i > 0]}:1"} for i in range(entry["containers"])]
     nodes = [node(i) for i in range(EXPECTED["057-small-image-vanishes-below-threshold"]["numbers"]["nodes"])]
-    answer = simulate(nodes, {"metadata": {"name": "p"}, "spec": {"containers": containers}})
+    answer = simulate(nodes, pod_manifest("p", scheduler_name="default-scheduler", containers=containers))
     assert answer["scores"]["n0"]["plugins"]["ImageLocality"] == entry["score"]
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from schedcache.cli import main
 from schedcache.simulation import parse_objects
+from schedcache.testing import node_manifest
 
-NODE = {"kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4", "pods": "9"}}}
+NODE = node_manifest("n")
 LIST = json.dumps({"kind": "List", "items": [NODE]}, indent=1)
 POD = "{kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}"
 NOTHING = "there is no object in it; an empty cluster is a List without items"

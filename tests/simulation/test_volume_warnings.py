@@ -3,8 +3,9 @@
 import pytest
 
 from schedcache.simulation import simulate
+from schedcache.testing import node_manifest, pod_manifest
 
-NODE = {"kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4", "pods": "9"}}}
+NODE = node_manifest("n")
 CSI_NODE = {"kind": "CSINode", "metadata": {"name": "n"}, "spec": {"drivers": []}}
 EBS = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
 NO_LIMIT = "node n: CSINode names no limit for driver {}: limit unknown, taken as none"
@@ -38,7 +39,9 @@ def storage_class(provisioner):
 def warnings(*objects, inline=None):
     used = inline or {"persistentVolumeClaim": {"claimName": "c"}}
     spec = {"containers": [{"name": "c"}], "volumes": [{"name": "data", **used}]}
-    return simulate([NODE, CSI_NODE, *objects], {"kind": "Pod", "metadata": {"name": "p"}, "spec": spec})["warnings"]
+    return simulate([NODE, CSI_NODE, *objects], pod_manifest("p", scheduler_name="default-scheduler", **spec))[
+        "warnings"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -74,4 +77,4 @@ def test_what_no_driver_counts_has_no_limit_to_know(objects):
 
 def test_a_node_without_csinode_is_no_news():
     spec = {"containers": [{"name": "c"}], "volumes": [{"name": "data", **EBS}]}
-    assert simulate([NODE], {"kind": "Pod", "metadata": {"name": "p"}, "spec": spec})["warnings"] == []
+    assert simulate([NODE], pod_manifest("p", scheduler_name="default-scheduler", **spec))["warnings"] == []

@@ -23,6 +23,7 @@ from schedcache.testing import (
     Reset,
     Rewrite,
     error_event,
+    pod_manifest,
     wait_until,
 )
 from schedcache.testing.faults import split_frames
@@ -116,8 +117,7 @@ async def test_everything_passes(proxy, through, cluster):
 
 
 def pods_like(count):
-    spec = {"schedulerName": "x", "containers": [{"name": "c", "image": "i"}]}
-    return [{"metadata": {"name": f"pod-{number}", "namespace": "default"}, "spec": spec} for number in range(count)]
+    return [pod_manifest(f"pod-{number}", scheduler_name="x") for number in range(count)]
 
 
 def binding(pod, node="node-0"):
