@@ -1,7 +1,8 @@
 """Configurations as people have them: gardener, kwok, scheduler-plugins, koordinator, course notes, kube-scheduler's own output.
 
-`cases/<id>.expect.json` names its input. `accept`: whether check-config takes it; `message` and `notMessage`: patterns that a
-refusal matches and does not; `effective`: values of what check-config prints, by path (`[name]` picks the entry of that name).
+`cases/<id>.expect.json` names its input, whose name says what the case is about. `accept`: whether check-config takes it;
+`message` and `notMessage`: patterns that a refusal matches and does not; `effective`: values of what check-config prints, by
+path (`[name]` picks the entry of that name).
 """
 
 import json
@@ -15,7 +16,7 @@ from schedcache.cli import main
 
 CASES = Path(__file__).parent / "cases"
 EXPECTED = {
-    path.name.removesuffix(".expect.json"): json.loads(path.read_text()) for path in CASES.glob("*.expect.json")
+    Path(case["config"]).stem: case for case in (json.loads(path.read_text()) for path in CASES.glob("*.expect.json"))
 }
 
 
@@ -45,9 +46,9 @@ def test_is_taken_or_refused_with_what_helps(case_id, capsys):
 
 
 def test_all_foreign_plugins_are_named_at_once_each_with_its_line(capsys):
-    main(["check-config", str(CASES / EXPECTED["C14"]["config"])])
+    main(["check-config", str(CASES / EXPECTED["14-every-foreign-plugin-at-once"]["config"])])
     lines = capsys.readouterr().err.splitlines()
-    text = (CASES / EXPECTED["C14"]["config"]).read_text().splitlines()
+    text = (CASES / EXPECTED["14-every-foreign-plugin-at-once"]["config"]).read_text().splitlines()
     found = [
         re.search(r":(\d+): profiles\[0\]\.plugins\.(\w+)\.enabled\[0\]\.name: there is no plugin '(\w+)'", line)
         for line in lines
