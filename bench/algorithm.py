@@ -31,10 +31,14 @@ from schedcache.model import Node, Pod
 from schedcache.plugins.default_binder import DefaultBinder
 from schedcache.plugins.default_plugins import default_registry
 from schedcache.plugins.priority_sort import PrioritySort
+from schedcache.queue import Nominator
+from schedcache.testing import make_node, make_pod
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
 Spec = Mapping[str, Any]
+NOMINATIONS = Nominator()
+"""Of nobody."""
 
 
 class Workload(NamedTuple):
@@ -87,48 +91,31 @@ WORKLOADS = {
 }
 
 
-class Nobody:
-    """No nominations."""
-
-    @staticmethod
-    def nominated_nodes() -> tuple[str, ...]:
-        return ()
-
-    @staticmethod
-    def nominated_pods_for_node(_node_name: str) -> tuple[Pod, ...]:
-        return ()
-
-
-def make_node(i: int, zones: int) -> Node:
+def node_of(i: int, zones: int) -> Node:
     """A node of scheduler_perf, in one of the zones."""
-    labels = {HOST: f"node-{i}", ZONE: f"zone-{i % zones}"}
-    amounts = {"cpu": "4", "memory": "32Gi", "pods": "110"}
-    return Node.from_dict({"metadata": {"name": f"node-{i}", "labels": labels}, "status": {"allocatable": amounts}})
+    return make_node(f"node-{i}", f"zone-{i % zones}", cpu="4", memory="32Gi", pods="110")
 
 
-def make_pod(name: str, workload: Workload, *, node: str = "", memory: int = 500 * 2**20) -> Pod:
+def pod_of(workload: Workload, name: str, *, node: str = "", memory: int = 500 * 2**20) -> Pod:
     """A pod of the workload."""
-    requests = {"cpu": "100m", "memory": str(memory)}
-    container = {"name": "pause", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": requests}}
-    metadata = {"name": name, "uid": name, "namespace": "default", "labels": dict(workload.labels)}
-    return Pod.from_dict({"metadata": metadata, "spec": {"nodeName": node, "containers": [container], **workload.spec}})
+    return make_pod(name, node, workload.labels, cpu="100m", memory=memory, **workload.spec)
 
 
 def make_framework() -> Framework:
     """The default profile."""
     [profile] = config_from_dict(None).config.profiles
-    return Framework(profile, default_registry(), Handle(cluster_objects=ClusterObjects(), nominator=Nobody()))
+    return Framework(profile, default_registry(), Handle(cluster_objects=ClusterObjects(), nominator=NOMINATIONS))
 
 
 def make_cluster(workload: Workload, nodes: int) -> SchedulerCache:
     """Two pods a node run already."""
     cache = SchedulerCache()
     for i in range(nodes):
-        cache.add_node(make_node(i, workload.zones))
+        cache.add_node(node_of(i, workload.zones))
     plain = WORKLOADS["SchedulingBasic"]
     alike = int(2 * nodes * workload.share)
     for i in range(2 * nodes):
-        cache.add_pod(make_pod(f"old-{i}", workload if i < alike else plain, node=f"node-{i % nodes}"))
+        cache.add_pod(pod_of(workload if i < alike else plain, f"old-{i}", node=f"node-{i % nodes}"))
     return cache
 
 
@@ -155,7 +142,7 @@ def decide(framework: Framework, cache: SchedulerCache, snapshot: Snapshot, pods
     for pod in pods:
         start = time.perf_counter()
         cache.update_snapshot(snapshot)
-        result = framework.schedule(pod, snapshot, Nobody.nominated_pods_for_node, rng)
+        result = framework.schedule(pod, snapshot, NOMINATIONS.nominated_pods_for_node, rng)
         times.append(time.perf_counter() - start)
         placed.append(pod.with_node(result.node_name))
         cache.assume_pod(placed[-1])
@@ -174,8 +161,8 @@ def measure(name: str, nodes: int, pods: int, runs: int) -> dict[str, Any]:
     """One workload at one size."""
     workload = WORKLOADS[name]
     cache, framework, snapshot = make_cluster(workload, nodes), make_framework(), Snapshot()
-    stream = [make_pod(f"new-{i}", workload) for i in range(pods)]
-    fresh = [make_pod(f"own-{i}", workload, memory=400 * 2**20 + i) for i in range(pods)]
+    stream = [pod_of(workload, f"new-{i}") for i in range(pods)]
+    fresh = [pod_of(workload, f"own-{i}", memory=400 * 2**20 + i) for i in range(pods)]
     gc.collect()
     gc.freeze()
     result = {
@@ -195,34 +182,31 @@ TEN_REASONS = 10
 def hopeless_cluster(nodes: int) -> tuple[SchedulerCache, Pod]:
     """Nodes that reject the pod for ten different reasons."""
     cache = SchedulerCache()
-    port = [{"containerPort": 80, "hostPort": 80}]
     for i in range(nodes):
         why = i % TEN_REASONS
-        labels = {HOST: f"node-{i}", "disk": "hdd" if why == 1 else "ssd"} | (
-            {} if why == 2 else {ZONE: f"zone-{i % 3}"}
-        )
-        amounts = {"cpu": "4", "memory": "32Gi", "ephemeral-storage": "10Gi", "example.com/card": "1", "pods": "110"}
+        amounts = {"ephemeral-storage": "10Gi", "example.com/card": "0" if why == 7 else "1"}
         amounts |= ({}, {}, {}, {"cpu": "500m"}, {"memory": "1Gi"}, {"pods": "0"}, {"ephemeral-storage": "1Gi"})[
             why % 7
         ]
-        amounts |= {"example.com/card": "0"} if why == 7 else {}
-        spec = {"unschedulable": why == 0, "taints": [{"key": "gone", "effect": "NoSchedule"}] if why == 8 else []}
-        cache.add_node(
-            Node.from_dict(
-                {"metadata": {"name": f"node-{i}", "labels": labels}, "spec": spec, "status": {"allocatable": amounts}}
-            )
+        node = make_node(
+            f"node-{i}",
+            None if why == 2 else f"zone-{i % 3}",
+            labels={"disk": "hdd" if why == 1 else "ssd"},
+            capacity=amounts,
+            unschedulable=why == 0,
+            taints=[{"key": "gone", "effect": "NoSchedule"}] if why == 8 else [],
         )
+        cache.add_node(node)
         if why == 9:
-            container = {"name": "c", "ports": port}
-            metadata = {"name": f"old-{i}", "uid": f"old-{i}"}
-            cache.add_pod(
-                Pod.from_dict({"metadata": metadata, "spec": {"nodeName": f"node-{i}", "containers": [container]}})
-            )
-    requests = {"cpu": "1", "memory": "2Gi", "ephemeral-storage": "2Gi", "example.com/card": "1"}
-    container = {"name": "c", "ports": port, "resources": {"requests": requests}}
-    spec = {"nodeSelector": {"disk": "ssd"}, "containers": [container], **spread("DoNotSchedule")}
-    labels = {"color": "blue"}
-    return cache, Pod.from_dict({"metadata": {"name": "p", "uid": "p", "labels": labels}, "spec": spec})
+            cache.add_pod(make_pod(f"old-{i}", f"node-{i}", host_ports=[80]))
+    return cache, make_pod(
+        "p",
+        labels={"color": "blue"},
+        requests={"cpu": "1", "memory": "2Gi", "ephemeral-storage": "2Gi", "example.com/card": "1"},
+        host_ports=[80],
+        nodeSelector={"disk": "ssd"},
+        **spread("DoNotSchedule"),
+    )
 
 
 def measure_reasons(nodes: int, runs: int) -> dict[str, Any]:
@@ -234,7 +218,7 @@ def measure_reasons(nodes: int, runs: int) -> dict[str, Any]:
     for _ in range(20 * runs):
         start = time.perf_counter()
         try:
-            framework.schedule(pod, snapshot, Nobody.nominated_pods_for_node, random.Random(1))
+            framework.schedule(pod, snapshot, NOMINATIONS.nominated_pods_for_node, random.Random(1))
         except FitError as error:
             decided = time.perf_counter()
             message = error.message()
@@ -269,22 +253,22 @@ def per_node_framework(judge: Callable[[str], Status | None]) -> Framework:
     made = {plugin.name: plugin for plugin in (Judge, PrioritySort, DefaultBinder)}
     sets = Plugins(multi_point=PluginSet(enabled=[Plugin(name=name) for name in made], disabled=[Plugin(name="*")]))
     profile = profile_with_defaults(KubeSchedulerProfile(scheduler_name="default-scheduler", plugins=sets))
-    return Framework(profile, Registry(made), Handle(cluster_objects=ClusterObjects(), nominator=Nobody()))
+    return Framework(profile, Registry(made), Handle(cluster_objects=ClusterObjects(), nominator=NOMINATIONS))
 
 
 def measure_per_node(nodes: int, runs: int) -> dict[str, Any]:
     """The filter that is asked node by node."""
     workload = WORKLOADS["SchedulingBasic"]
-    cache, snapshot, pod, result = SchedulerCache(), Snapshot(), make_pod("new", workload), {"per_node": nodes}
+    cache, snapshot, pod, result = SchedulerCache(), Snapshot(), pod_of(workload, "new"), {"per_node": nodes}
     for i in range(nodes):
-        cache.add_node(make_node(i, workload.zones))
+        cache.add_node(node_of(i, workload.zones))
     cache.update_snapshot(snapshot)
     for name, judge in PER_NODE.items():
         framework, times = per_node_framework(judge), []
         for _ in range(5 * runs):
             start = time.perf_counter()
             try:
-                framework.schedule(pod, snapshot, Nobody.nominated_pods_for_node, random.Random(1))
+                framework.schedule(pod, snapshot, NOMINATIONS.nominated_pods_for_node, random.Random(1))
             except FitError as error:
                 error.message()
             times.append(time.perf_counter() - start)

@@ -31,24 +31,11 @@ from schedcache.config import config_from_dict
 from schedcache.framework import FitError, Framework, Handle
 from schedcache.model import Node, Pod
 from schedcache.plugins.default_plugins import default_registry
-from schedcache.testing import Cluster, ControlPlane, find_binaries
+from schedcache.queue import Nominator
+from schedcache.testing import Cluster, ControlPlane, as_stored, find_binaries
 from schedcache.testing.processes import SupervisedProcess
 
 Result = dict[str, Any]
-
-
-class Nobody:
-    """No nominations."""
-
-    @staticmethod
-    def nominated_nodes() -> tuple[str, ...]:
-        """Of no node."""
-        return ()
-
-    @staticmethod
-    def nominated_pods_for_node(_node_name: str) -> tuple[Pod, ...]:
-        """None."""
-        return ()
 
 
 def gpus_of(pods: Sequence[Mapping[str, Any]]) -> float:
@@ -59,18 +46,18 @@ def gpus_of(pods: Sequence[Mapping[str, Any]]) -> float:
 
 def offline(nodes: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) -> Result:
     """All decisions in memory."""
-    cache, snapshot, rng = SchedulerCache(), Snapshot(), random.Random(1)
+    cache, snapshot, nominator, rng = SchedulerCache(), Snapshot(), Nominator(), random.Random(1)
     for node in nodes:
         cache.add_node(Node.from_dict(node))
     [profile] = config_from_dict(None).config.profiles
-    framework = Framework(profile, default_registry(), Handle(cluster_objects=ClusterObjects(), nominator=Nobody()))
-    waiting = [(obj, Pod.from_dict(obj)) for obj in pods]
+    framework = Framework(profile, default_registry(), Handle(cluster_objects=ClusterObjects(), nominator=nominator))
+    waiting = [(obj, Pod.from_dict(as_stored(obj))) for obj in pods]
     placed = []
     start = time.perf_counter()
     for obj, pod in waiting:
         cache.update_snapshot(snapshot)
         try:
-            result = framework.schedule(pod, snapshot, Nobody.nominated_pods_for_node, rng)
+            result = framework.schedule(pod, snapshot, nominator.nominated_pods_for_node, rng)
         except FitError:
             continue
         cache.assume_pod(pod.with_node(result.node_name))
@@ -123,7 +110,7 @@ async def live(
         for node in nodes:
             await cluster.create_node(dict(node))
         by_name = {pod["metadata"]["name"]: pod for pod in pods}
-        await cluster.create_pods([_without_uid(pod) for pod in pods])
+        await cluster.create_pods(pods)
         path = f"/api/v1/namespaces/{openb_trace.NAMESPACE}/pods"
         _, version = await cluster.list_with_version(path)
         process = start(servers.directory, servers.kubeconfig)
@@ -136,11 +123,6 @@ async def live(
             process.kill()
         seconds = last - first
     return result_of(name, placed, seconds, len(placed) / seconds if seconds else 0.0)
-
-
-def _without_uid(pod: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = {key: value for key, value in pod["metadata"].items() if key != "uid"}
-    return {**pod, "metadata": metadata, "status": {}}
 
 
 async def _binds(cluster: Cluster, path: str, version: str, idle: float) -> AsyncIterator[tuple[str, float]]:

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from schedcache.testing import node_manifest, pod_manifest
+
 DATA = Path(__file__).parent / "data" / "openb"
 GPU = "nvidia.com/gpu"
 GPU_MILLI = "alibabacloud.com/gpu-milli"
@@ -35,39 +37,28 @@ def nodes() -> Iterator[dict[str, Any]]:
     """Node objects."""
     for row in node_rows():
         gpus = int(row["gpu"] or 0)
-        size = {"cpu": f"{row['cpu_milli']}m", "memory": f"{row['memory_mib']}Mi", "pods": "110"}
-        labels = {"kubernetes.io/hostname": row["sn"], "kubernetes.io/os": "linux"}
-        if gpus:
-            size |= {GPU: str(gpus), GPU_MILLI: str(1000 * gpus)}
-            labels[GPU_MODEL] = row["model"]
-        yield {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": row["sn"], "labels": labels},
-            "spec": {},
-            "status": {"capacity": size, "allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]},
-        }
+        yield node_manifest(
+            row["sn"],
+            labels={"kubernetes.io/os": "linux", **({GPU_MODEL: row["model"]} if gpus else {})},
+            cpu=f"{row['cpu_milli']}m",
+            memory=f"{row['memory_mib']}Mi",
+            capacity={GPU: gpus, GPU_MILLI: 1000 * gpus} if gpus else {},
+        )
 
 
 def pods(name: str = "gpuspec33", scheduler_name: str = "default-scheduler") -> Iterator[dict[str, Any]]:
-    """Pending pods."""
+    """Pending pods, as they are created."""
     for row in pod_rows(name):
         extended = _gpu_request(row)
         requests = {"cpu": f"{row['cpu_milli']}m", "memory": f"{row['memory_mib']}Mi", **extended}
         container: dict[str, Any] = {"name": "task", "image": "registry.example/task:1"}
         container["resources"] = {"requests": requests, "limits": requests if row["qos"] == "Guaranteed" else extended}
-        spec: dict[str, Any] = {"schedulerName": scheduler_name, "containers": [container]}
+        spec: dict[str, Any] = {"containers": [container]}
         if models := sorted(filter(None, row["gpu_spec"].split("|"))):
             term = {"matchExpressions": [{"key": GPU_MODEL, "operator": "In", "values": models}]}
             required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
             spec["affinity"] = {"nodeAffinity": required}
-        yield {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": row["name"], "namespace": NAMESPACE, "uid": row["name"]},
-            "spec": spec,
-            "status": {"phase": "Pending"},
-        }
+        yield pod_manifest(row["name"], namespace=NAMESPACE, scheduler_name=scheduler_name, **spec)
 
 
 def _gpu_request(row: Row) -> dict[str, str]:

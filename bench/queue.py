@@ -21,6 +21,7 @@ from schedcache.model import Node, Pod
 from schedcache.plugins.node_resources_fit import NodeResourcesFit
 from schedcache.queue import EventHint, SchedulingQueue
 from schedcache.queue.events import node_update_events
+from schedcache.testing import VirtualClock, make_node, make_pod
 
 RATE = 100  # node updates a second
 
@@ -28,23 +29,12 @@ RATE = 100  # node updates a second
 def pods(count: int, shapes: int) -> Iterator[Pod]:
     """Pods too large for any node below: 100 CPU and more, each shape with its own amount."""
     for number in range(count):
-        request = {"cpu": str(100 + number % shapes), "memory": "1Gi"}
-        yield Pod.from_dict(
-            {
-                "metadata": {"namespace": "bench", "name": f"p{number}", "uid": f"u{number}", "resourceVersion": "1"},
-                "spec": {"containers": [{"name": "c", "resources": {"requests": request}}]},
-            }
-        )
+        yield make_pod(f"p{number}", cpu=100 + number % shapes, memory="1Gi")
 
 
 def node(cpu_milli: int) -> Node:
     """One node with that much CPU and plenty of everything else."""
-    return Node.from_dict(
-        {
-            "metadata": {"name": "n1", "uid": "n1", "labels": {"zone": "a"}},
-            "status": {"allocatable": {"cpu": f"{cpu_milli}m", "memory": "512Gi", "pods": "110"}},
-        }
-    )
+    return make_node("n1", "a", cpu=f"{cpu_milli}m", memory="512Gi")
 
 
 def hints() -> list[EventHint]:
@@ -54,14 +44,14 @@ def hints() -> list[EventHint]:
 
 def full_pool(count: int, shapes: int) -> SchedulingQueue:
     """A queue with all pods rejected by NodeResourcesFit, out of their backoff."""
-    now = [1000.0]
-    queue = SchedulingQueue(clock=lambda: now[0], hints=hints())
+    clock = VirtualClock()
+    queue = SchedulingQueue(clock=clock, hints=hints())
     for pod in pods(count, shapes):
         queue.add(pod)
     while (info := queue.pop_nowait()) is not None:
         info.unschedulable_plugins = {"NodeResourcesFit"}
         queue.add_unschedulable(info)
-    now[0] += 60
+    clock.advance(60)
     return queue
 
 

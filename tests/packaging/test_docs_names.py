@@ -168,6 +168,7 @@ RULES = (
     (r"from (\S+) import (\w+)$", lambda found, _: resolves(f"{found[1]}.{found[2]}")),
     # Of a command, or of a program in bench/ or hack/.
     (r"--?[a-z][\w-]*", lambda found, _: found[0] in flags() or found[0] in literals().splitlines()),
+    (r"(\S+\.py) (--\S+)$", lambda found, page: is_file(found[1], page) and is_there(found[2], page)),
     (r"\$(\w+)$", lambda found, _: found[1] in vocabulary()),
     (r"(scheduler_\w+)", lambda found, _: found[1].startswith("scheduler_")),  # test_docs_surface.py knows them all
     (r"schedcache(\.\w+)+$", lambda found, _: resolves(found[0])),
