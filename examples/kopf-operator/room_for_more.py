@@ -11,8 +11,7 @@ import logging
 import os
 import random
 import signal
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import kopf
@@ -27,6 +26,7 @@ from schedcache.kube.kopf.source import KopfSource
 from schedcache.model import MalformedObjectError, Pod
 from schedcache.plugins.default_plugins import installed_registry
 from schedcache.ports import ApiError, NotFoundError
+from schedcache.queue import Nominator
 from schedcache.scheduling import PodStore, make_cache_sink
 from schedcache.simulation.admission import Admission
 from schedcache.simulation.api_defaults import with_api_defaults
@@ -48,28 +48,6 @@ class Asked(NamedTuple):
     template: Mapping[str, Any]
 
 
-class Nominations:
-    """Room that pods were promised when others were preempted for them; read from the pods when a round begins."""
-
-    def __init__(self) -> None:
-        self._by_node: dict[str, list[Pod]] = {}
-
-    def read(self, pods: PodStore) -> None:
-        """Take over what the pods say now."""
-        self._by_node = defaultdict(list)
-        for pod in pods.values():
-            if pod.nominated_node_name and not pod.node_name:
-                self._by_node[pod.nominated_node_name].append(pod)
-
-    def nominated_nodes(self) -> Collection[str]:
-        """Names of nodes on which room is promised."""
-        return self._by_node.keys()
-
-    def nominated_pods_for_node(self, node_name: str) -> Sequence[Pod]:
-        """The pods that it is promised to."""
-        return self._by_node.get(node_name, ())
-
-
 class RoomForMore:
     """The cluster as kopf tells of it, the Deployments that ask, and the answers."""
 
@@ -80,9 +58,9 @@ class RoomForMore:
         self.sink = make_cache_sink(self.cache, self.objects, self.pods)
         self.asked: dict[tuple[str, str], Asked] = {}
         self._snapshot = Snapshot()
-        self._nominations = Nominations()
+        self._nominator = Nominator(self.pods.get)
         [profile] = config_from_dict(None).config.profiles
-        handle = Handle(cluster_objects=self.objects, nominator=self._nominations)
+        handle = Handle(cluster_objects=self.objects, nominator=self._nominator)
         self._framework = Framework(profile, installed_registry(), handle)
 
     @property
@@ -109,18 +87,26 @@ class RoomForMore:
         stopped_by = framework.unsupported(pod) or ", ".join(pod.scheduling_gates and ("it has scheduling gates",))
         if stopped_by:
             return 0, stopped_by
-        self._nominations.read(self.pods)
+        self._read_nominations()
         # This also takes back what the last question has assumed.
         self.cache.update_snapshot(snapshot)
         rng = random.Random(0)
         for number in range(most):
             copy = replace(pod, name=f"{pod.name}-{number}", uid=f"{pod.uid}-{number}")
             try:
-                chosen = framework.schedule(copy, snapshot, self._nominations.nominated_pods_for_node, rng)
+                chosen = framework.schedule(copy, snapshot, self._nominator.nominated_pods_for_node, rng)
             except SchedulingFailure as error:
                 return number, error.message()
             snapshot.assume(copy.with_node(chosen.node_name))
         return most, ""
+
+    def _read_nominations(self) -> None:
+        """Take over what the pods say now of room that they were promised when others were preempted for them."""
+        for name in self._nominator.nominated_nodes():
+            for pod in self._nominator.nominated_pods_for_node(name):
+                self._nominator.delete(pod)
+        for pod in self.pods.values():
+            self._nominator.add(pod, None)
 
     async def answer_all(self, transport: Transport) -> None:
         """Write the answers that have changed."""

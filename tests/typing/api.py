@@ -5,7 +5,7 @@ A name that goes, a parameter that is renamed and a type that is narrowed break 
 
 import asyncio
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, assert_type
 
@@ -88,7 +88,7 @@ from schedcache.ports import (
     StatusWriter,
     UnavailableError,
 )
-from schedcache.queue import QueuedPodInfo, SchedulingQueue
+from schedcache.queue import Nominator, QueuedPodInfo, SchedulingQueue
 from schedcache.scheduling import PodStore, Scheduler, make_cache_sink, make_profiles
 from schedcache.simulation import Answer, InputError, WhatIf, parse_objects, simulate
 from schedcache.testing import (
@@ -253,18 +253,10 @@ def it_is_a_plugin_of_each_kind(plugin: Everywhere) -> None:
     _kinds: WatchesKinds = plugin
 
 
-class NoNominations:
-    def nominated_nodes(self) -> Collection[str]:
-        return ()
-
-    def nominated_pods_for_node(self, node_name: str) -> Sequence[Pod]:
-        return ()
-
-
 def a_framework(profile: KubeSchedulerProfile, pod: Pod, snapshot: Snapshot) -> str:
     registry = Registry({**default_registry(), "PerNode": PerNode, "Everywhere": Everywhere})
     registry.register("Again", PerNode)
-    nominations: PodNominator = NoNominations()
+    nominations: PodNominator = Nominator()
     framework = Framework(profile, registry, Handle(cluster_objects=ClusterObjects(), nominator=nominations))
     try:
         result = framework.schedule(pod, snapshot, nominations.nominated_pods_for_node, random.Random(0))
