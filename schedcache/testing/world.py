@@ -139,6 +139,18 @@ class World:
             else:
                 self.scheduler.handlers.on_add(type(obj).__name__, obj)
 
+    def update(self, old: Any, new: Any) -> None:
+        """Have a node or another object of the model change, as its watch tells of it; pods change by `api.change`."""
+        self.scheduler.handlers.on_update(type(new).__name__, old, new)
+
+    def delete(self, *objects: Any) -> None:
+        """Have objects of the model go: pods at the API server, nodes and others as their watch tells of them."""
+        for obj in objects:
+            if isinstance(obj, Pod):
+                self.api.delete(obj.uid)
+            else:
+                self.scheduler.handlers.on_delete(type(obj).__name__, obj, missed=False)
+
     async def settle(self) -> None:
         """Let the scheduler do all that it can do without time."""
         await settle()

@@ -3,6 +3,7 @@
 docs/embedding.md has a test of its own, which runs all of it.
 """
 
+import inspect
 import itertools
 import re
 import shlex
@@ -148,10 +149,14 @@ def test_the_plugin_for_one_node_at_a_time_rejects_as_the_page_says(monkeypatch)
     assert answer["rejected"]["a"]["reasons"] == ["node(s) were about to be serviced"]
 
 
-async def test_the_test_of_a_plugin_passes():
+async def test_the_tests_of_a_plugin_pass():
     plugin = _names_of("docs/plugins.md", "class MaintenanceWindow")["MaintenanceWindow"]
-    test = "test_nodes_before_maintenance_are_left_alone"
-    await _names_of("docs/plugins.md", test, MaintenanceWindow=plugin)[test]()
+    names = _names_of("docs/plugins.md", "World(", MaintenanceWindow=plugin)
+    tests = [found for name, found in names.items() if name.startswith("test_")]
+    assert len(tests) == 3
+    for test in tests:
+        if inspect.iscoroutine(running := test()):
+            await running
 
 
 async def test_the_hint_wakes_a_pod_when_the_maintenance_is_over_and_not_before():

@@ -57,7 +57,7 @@ async def test_a_node_that_grows_wakes_the_pod():
         world.api.create("a", cpu="3")
         await settle()
         grown = make_node("n1", cpu="4", resource_version=world.api.version())
-        world.scheduler.handlers.on_update("Node", node, grown)
+        world.update(node, grown)
         await world.advance(3)
         assert world.api.node_of("a") == "n1"
 
@@ -74,7 +74,7 @@ async def test_hopeless_pods_of_high_priority_do_not_starve_a_small_one():
         assert world.metrics.attempts.count("unschedulable") == 50
         for _ in range(60):
             fresh = make_node("n1", cpu="4", resource_version=world.api.version())
-            world.scheduler.handlers.on_update("Node", node, fresh)
+            world.update(node, fresh)
             await world.advance(1)
         assert world.metrics.attempts.count("unschedulable") == 50
 
@@ -121,7 +121,7 @@ async def test_skipped_pods_leave_nothing_in_flight():
             world.api.change(pod.uid, deletion_timestamp="2026-01-01T00:00:00Z")
         await settle(100)
         for i in range(200):
-            world.scheduler.handlers.on_add("Node", make_node(f"m{i}", resource_version=world.api.version()))
+            world.add(make_node(f"m{i}", resource_version=world.api.version()))
         assert world.queue.in_flight() == []
         assert world.queue.in_flight_events() == []
 

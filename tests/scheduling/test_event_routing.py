@@ -62,7 +62,7 @@ def test_equal_resource_versions_change_nothing(world):
     """kubernetes/kubernetes#96071."""
     pod = world.api.create("a")
     world.queue.pop_nowait()
-    world.scheduler.handlers.on_update("Pod", pod, pod)
+    world.update(pod, pod)
     assert world.queue.active_pods() == []
     assert world.queue.in_flight_events() == [("pod", "a")]
 
@@ -71,7 +71,7 @@ def test_an_older_state_never_comes_back(world):
     world.add_node("n1")
     old = world.api.create("a", node="n1", cpu="300m")
     world.api.change("a", requests=make_pod("x", cpu="100m").requests)
-    world.scheduler.handlers.on_update("Pod", old, old)
+    world.update(old, old)
     assert world.requested("n1") == 100
 
 
@@ -82,7 +82,7 @@ def test_delete_and_create_merged_into_one_update_is_a_new_pod(world, node):
     world.add_node("n2")
     old = world.api.create("u1", "web-0", node="n1")
     new = make_pod("web-0", uid="u2", node=node, resource_version=world.api.version())
-    world.scheduler.handlers.on_update("Pod", old, new)
+    world.update(old, new)
     assert world.requested("n1") == 0
     assert world.requested("n2") == (100 if node else 0)
     assert queue_of(world, "web-0") == (None if node else "active")
@@ -105,7 +105,7 @@ def test_a_contradiction_asks_for_a_rebuild_and_is_counted(world):
     world.add_node("n2")
     pod = world.api.create("a", node="n1")
     moved = make_pod("a", uid="a", node="n2", resource_version=world.api.version())
-    world.scheduler.handlers.on_update("Pod", pod, moved)
+    world.update(pod, moved)
     assert world.metrics.errors == [CacheCorruptedError.kind]
     assert world.rebuilds == ["cache error: corruption"]
     world.scheduler.handlers.on_rebuild({"Pod": [moved], "Node": [make_node("n1"), make_node("n2")]})
@@ -138,7 +138,7 @@ def test_a_node_that_is_deleted_wakes_pods_before_it_leaves_the_cache(world):
         seen.append((event.label, world.cache.dump().nodes["n1"].node)),
         move(event, *rest),
     )
-    world.scheduler.handlers.on_delete("Node", world.cache.dump().nodes["n1"].node, missed=False)
+    world.delete(world.cache.dump().nodes["n1"].node)
     assert [label for label, _ in seen] == ["NodeDelete"]
     assert seen[0][1] is not None
     assert world.cache.node_count() == 0
@@ -149,7 +149,7 @@ def test_a_node_recreated_under_its_name_keeps_its_pods(world):
     world.add_node("n1", cpu="4")
     world.api.create("a", node="n1", cpu="1")
     old = world.cache.dump().nodes["n1"].node
-    world.scheduler.handlers.on_update("Node", old, make_node("n1", cpu="2", resource_version="99", uid="another"))
+    world.update(old, make_node("n1", cpu="2", resource_version="99", uid="another"))
     info = world.cache.dump().nodes["n1"]
     assert (info.allocatable.milli_cpu, info.requested.milli_cpu) == (2000, 1000)
 
@@ -159,7 +159,7 @@ def test_a_heartbeat_wakes_nobody(world):
     world.api.create("a")
     info = world.queue.pop_nowait()
     info.unschedulable_plugins = {"Fit"}
-    world.scheduler.handlers.on_update("Node", node, make_node("n1", resource_version=world.api.version()))
+    world.update(node, make_node("n1", resource_version=world.api.version()))
     assert world.queue.in_flight_events() == [("pod", "a")]
 
 
@@ -238,13 +238,13 @@ def moves_of(world):
 def test_a_node_recreated_under_its_name_is_a_deletion_and_an_addition(world):
     node = world.add_node("n1")
     labels = moves_of(world)
-    world.scheduler.handlers.on_update("Node", node, make_node("n1", resource_version="99", uid="another"))
+    world.update(node, make_node("n1", resource_version="99", uid="another"))
     assert labels == ["NodeDelete", "NodeAdd"]
 
 
 def test_a_late_deletion_of_a_nodes_predecessor_leaves_the_node(world):
     old = world.add_node("n1")
-    world.scheduler.handlers.on_update("Node", old, make_node("n1", resource_version="99", uid="another"))
+    world.update(old, make_node("n1", resource_version="99", uid="another"))
     world.scheduler.handlers.on_delete("Node", old, missed=True)
     assert world.cache.dump().nodes["n1"].node is not None
 

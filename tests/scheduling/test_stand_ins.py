@@ -16,7 +16,7 @@ async def test_without_nodes_pods_wait_for_one_and_are_not_tried_meanwhile():
         node = world.add_node("n1")
         await world.advance(2)
         assert world.api.node_of("a") == "n1"
-        world.scheduler.handlers.on_delete("Node", node, missed=False)
+        world.delete(node)
         world.api.create("b")
         await settle()
         assert world.queue.find("default", "b")[0] == "unschedulable"

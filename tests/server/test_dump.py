@@ -216,7 +216,7 @@ async def test_a_large_dump_never_holds_the_loop_for_50_ms():
     world = World()
     world.cache.validate = False
     for i in range(5000):
-        world.scheduler.handlers.on_add("Node", make_node(f"n{i}"))
+        world.add(make_node(f"n{i}"))
     for i in range(20_000):
         world.scheduler.handlers.on_add(
             "Pod", make_pod(f"p{i}", uid=f"u{i}", node=f"n{i % 5000}", resource_version=i + 1)

@@ -161,6 +161,20 @@ class TestWorld:
             await world.settle()
             assert {name: world.node_of(name) for name in "pqr"} == {"p": "b", "q": "", "r": ""}
 
+    async def test_what_a_watch_tells_of_a_node_wakes_who_waits_for_it(self):
+        async with World(plugins=[Maintenance]) as world:
+            planned = make_node("a", annotations={"maintenance": "planned"})
+            world.add(planned, make_pod("p"), make_pod("q"))
+            await world.settle()
+            assert [world.node_of(name) for name in "pq"] == ["", ""]
+            world.delete(world.pod("q"))
+            world.update(planned, over := make_node("a"))
+            await world.advance(2)
+            assert world.node_of("p") == "a"
+            world.delete(world.pod("p"), over)
+            assert world.cache.node_count() == 0
+            assert world.api.pods == {}
+
     async def test_binds_fail_when_a_test_says_so(self):
         async with World() as world:
             world.add(make_node("a"), make_node("b", unschedulable=True))
