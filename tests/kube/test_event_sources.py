@@ -23,7 +23,6 @@ async def test_the_first_list_is_delivered_before_synced_is_announced(world: Wor
     nodes = await world.cluster.make_nodes(3)
     pods = await world.cluster.make_pods(20)
     assert not world.source.has_synced()
-    world.start()
     await world.synced()
     assert sorted(world.sink.synced) == ["Node", "Pod"]
     assert set(world.sink.held["Node"]) >= {n["metadata"]["uid"] for n in nodes}
@@ -34,7 +33,6 @@ async def test_the_first_list_is_delivered_before_synced_is_announced(world: Wor
 
 
 async def test_additions_changes_and_deletions_are_followed(world: World):
-    world.start()
     await world.synced()
     [pod, other] = await world.cluster.make_pods(2)
     [node] = await world.cluster.make_nodes(1)
@@ -52,7 +50,6 @@ async def test_additions_changes_and_deletions_are_followed(world: World):
 
 
 async def test_a_pod_made_again_under_its_name_is_another_pod(world: World):
-    world.start()
     await world.synced()
     [first] = await world.cluster.make_pods(1)
     await world.agrees()
@@ -67,7 +64,6 @@ async def test_a_pod_made_again_under_its_name_is_another_pod(world: World):
 async def test_a_pod_that_finishes_is_reported_as_deleted(world: World):
     [running, finishing, finished] = await world.cluster.make_pods(3)
     await world.cluster.patch("/api/v1/namespaces/default/pods/pod-2/status", {"status": {"phase": "Failed"}})
-    world.start()
     await world.synced()
     await world.agrees()
     assert names(world) == ["pod-0", "pod-1"]
@@ -93,7 +89,6 @@ async def test_no_deletion_is_lost_in_a_gap(world: World, gap: str):
     await world.cluster.make_nodes(2)
     pods = await world.cluster.make_pods(6)
     uids = [pod["metadata"]["uid"] for pod in sorted(pods, key=lambda p: p["metadata"]["name"])]
-    world.start()
     await world.synced()
     await world.agrees()
     held = await world.watching()
@@ -126,7 +121,6 @@ async def test_no_deletion_is_lost_in_a_gap(world: World, gap: str):
 
 async def test_an_outage_of_the_server_is_made_up_for(world: World):
     await world.cluster.make_pods(3)
-    world.start()
     await world.synced()
     watches = await world.watching()
     await world.until(lambda: world.source.outages() == {})
@@ -156,7 +150,6 @@ async def test_an_outage_of_the_server_is_made_up_for(world: World):
 
 async def test_an_event_that_is_lost_without_a_trace_heals(world: World):
     await world.cluster.make_pods(2)
-    world.start()
     await world.synced()
     watches = await world.watching()
     swallow = world.proxy.add(Rewrite(lambda _line: ()), path=f"^{PATHS['Pod']}$", watch=True)
@@ -182,7 +175,6 @@ def spoil(line: bytes) -> Iterable[bytes]:
 async def test_a_malformed_object_in_a_watch_leaves_the_others_alone(world: World):
     pods = await world.cluster.make_pods(2)
     world.proxy.add(Rewrite(spoil), path=f"^{PATHS['Pod']}$", watch=True)
-    world.start()
     await world.synced()
     await world.agrees()
     before = {p["metadata"]["name"]: world.sink.held["Pod"][p["metadata"]["uid"]] for p in pods}
@@ -215,7 +207,6 @@ async def test_a_malformed_object_in_a_list_leaves_the_others_alone(world: World
         path=f"^{PATHS['Pod']}$",
         where=lambda r: not r.watch and "PartialObjectMetadata" not in r.headers.get("Accept", ""),
     )
-    world.start()
     await world.synced()
     await world.until(lambda: len(world.sink.malformed) == 1)
     assert set(world.sink.held["Pod"]) == {uids["pod-0"], uids["pod-2"]}
@@ -228,7 +219,6 @@ async def test_a_malformed_object_in_a_list_leaves_the_others_alone(world: World
 async def test_a_failing_sink_is_filled_afresh(world: World):
     await world.cluster.make_nodes(2)
     await world.cluster.make_pods(3)
-    world.start()
     await world.synced()
     world.sink.raise_once = lambda what, obj: what == "add" and obj.name == "poison"
     await world.cluster.make_pods(1, name="poison")
@@ -243,7 +233,6 @@ async def test_a_failing_sink_is_filled_afresh(world: World):
 
 async def test_a_rebuild_that_is_asked_for_is_done_once(world: World):
     await world.cluster.make_pods(3)
-    world.start()
     await world.synced()
     for reason in ("a test", "a test", "another"):
         world.source.request_rebuild(reason)
@@ -259,7 +248,6 @@ async def test_a_rebuild_that_is_asked_for_is_done_once(world: World):
 
 async def test_the_source_stops_when_cancelled_and_can_be_made_again(world: World):
     await world.cluster.make_pods(1)
-    world.start()
     await world.synced()
     world.task.cancel()
     await asyncio.wait([world.task], timeout=10)
@@ -289,7 +277,6 @@ async def test_every_kind_can_be_watched(kind, cluster, proxy):
         },
     }
     async with open_world(kind, cluster, proxy, kinds=KINDS) as world:
-        world.start()
         await world.synced()
         assert sorted(world.sink.synced) == sorted(KINDS)
         for path, manifest in made.items():
@@ -310,7 +297,6 @@ async def test_lists_come_in_pages(kind, cluster, proxy):
     whole = proxy.add(Answer(500), path=f"^{PATHS['Pod']}$", where=lambda r: not r.watch and "limit" not in r.query)
     pages = {"page_limit": 7, "metadata_page_limit": 7}
     async with open_world(kind, cluster, proxy, settings=pages) as world:
-        world.start()
         await world.synced()
         await world.agrees()
         assert whole.hits == 0
@@ -328,7 +314,6 @@ async def test_five_thousand_objects(world: World):
     ]
     body = json.dumps({"kind": "PodList", "metadata": {"resourceVersion": version}, "items": items}).encode()
     lists = world.proxy.add(Answer(200, body=body), path=f"^{PATHS['Pod']}$", where=lambda r: not r.watch)
-    world.start()
     await world.synced(60)
     assert set(world.sink.held["Pod"]) == set(uids)
     assert set(world.sink.added.values()) == {1}

@@ -47,7 +47,6 @@ async def test_it_writes_nothing_and_needs_list_and_watch_only(cluster, control_
     log = control_plane.audit.from_now()
     async with open_world("kopf", cluster, proxy) as world:
         [pod] = await cluster.make_pods(1)
-        world.start()
         await world.synced()
         await cluster.make_nodes(1)
         await cluster.bind(pod, "node-0")
@@ -73,7 +72,6 @@ async def churn_until(world, condition):
 
 async def test_kopf_is_started_again_when_it_gives_up(world: World):
     await world.cluster.make_pods(2)
-    world.start()
     await world.synced()
     watches = await world.watching()
     fatal = world.proxy.add(Answer(410), path=f"^{PATHS['Pod']}$", watch=True, times=1)
@@ -91,7 +89,6 @@ async def test_kopf_is_started_again_when_it_gives_up(world: World):
 
 
 async def test_a_kopf_that_falls_behind_for_good_is_started_again(world: World):
-    world.start()
     await world.synced()
     for watch in await world.watching():
         watch.hold()
@@ -106,7 +103,6 @@ async def test_a_kopf_that_falls_behind_for_good_is_started_again(world: World):
 
 async def test_late_news_brings_nothing_back(world: World):
     [pod] = await world.cluster.make_pods(1)
-    world.start()
     await world.synced()
     await world.agrees()
     fed = world.source._fed["Pod"]
@@ -126,7 +122,6 @@ async def test_the_liveness_endpoint_tells_what_is_held(cluster, proxy):
     with free_ports(1) as ports:
         url = f"http://127.0.0.1:{ports[0]}/healthz"
     async with open_world("kopf", cluster, proxy, liveness_endpoint=url) as world:
-        world.start()
         await world.synced()
         async with aiohttp.ClientSession() as session, session.get(url) as response:
             assert response.status == 200
@@ -186,7 +181,6 @@ async def test_of_what_kopf_tries_again_and_again_the_log_has_less_and_less(clus
 
     quick = {"error_backoff": Backoff(first=0.05, limit=0.05)}
     async with open_world("kopf", cluster, proxy, settings=quick) as world:
-        world.start()
         await world.synced()
         assert told() == []
         monkeypatch.setattr(logging.Logger, "handle", counted)
@@ -213,7 +207,6 @@ async def test_kopf_does_not_warn_of_what_is_meant_so(cluster, proxy, caplog, mo
     monkeypatch.setattr(quiet, "_is_an_error", lambda record: suppressed.append(record.getMessage()) or False)
     suppressed = []
     async with open_world("kopf", cluster, proxy) as world:
-        world.start()
         await world.synced()
     assert len(suppressed) == 1
     assert "signal" in suppressed[0], "kopf warns of something else at its start: is that meant so, too?"

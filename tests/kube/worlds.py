@@ -103,6 +103,9 @@ class World:
         self.task = asyncio.create_task(self.source.run())
 
     async def synced(self, timeout: float = 30) -> None:
+        """Wait until the source has listed everything; it is started now unless it was before."""
+        if self.task is None:
+            self.start()
         await self.until(self.source.has_synced, timeout)
 
     async def until(self, condition: Callable[[], bool], timeout: float = 20) -> None:

@@ -18,7 +18,7 @@ from schedcache.config import load_config
 from schedcache.config.installed import ENTRY_POINT_GROUP
 from schedcache.plugins.default_plugins import default_registry
 from schedcache.simulation import offline, profiles, simulate
-from schedcache.testing import World, make_node, make_pod
+from schedcache.testing import World, make_node, make_pod, node_manifest, pod_manifest
 from tests.packaging import pages
 
 ROOT = pages.ROOT
@@ -106,15 +106,8 @@ def test_an_entry_point_is_in_the_group_that_is_looked_at(block):
     assert group == ENTRY_POINT_GROUP
 
 
-def _node(name, pods="110", **annotations):
-    amounts = {"cpu": "4", "memory": "8Gi", "pods": pods}
-    return {"kind": "Node", "metadata": {"name": name, "annotations": annotations}, "status": {"allocatable": amounts}}
-
-
 def _pod(name, node_name=""):
-    container = {"name": "main", "resources": {"requests": {"cpu": "1900m"}}}
-    spec = {"nodeName": node_name, "containers": [container]}
-    return {"kind": "Pod", "metadata": {"name": name, "uid": name}, "spec": spec}
+    return pod_manifest(name, node_name, scheduler_name="default-scheduler", cpu="1900m")
 
 
 def _answer(monkeypatch, plugin, objects):
@@ -136,14 +129,14 @@ def _names_of(page, words, **names):
 
 def test_the_plugin_of_the_readme_prefers_quiet_nodes(monkeypatch):
     plugin = _names_of("README.md", "class PreferQuietNodes")["PreferQuietNodes"]
-    answer = _answer(monkeypatch, plugin, [_node("busy"), _node("quiet"), _pod("a", "busy")])
+    answer = _answer(monkeypatch, plugin, [node_manifest("busy"), node_manifest("quiet"), _pod("a", "busy")])
     assert answer["selected"] == ["quiet"]
     assert answer["scores"]["busy"]["plugins"]["PreferQuietNodes"] == 9900
 
 
 def test_the_plugin_for_one_node_at_a_time_rejects_as_the_page_says(monkeypatch):
     plugin = _names_of("docs/plugins.md", "class MaintenanceWindow")["MaintenanceWindow"]
-    nodes = [_node("a", **{"example.com/maintenance": "planned"}), _node("b")]
+    nodes = [node_manifest("a", annotations={"example.com/maintenance": "planned"}), node_manifest("b")]
     answer = _answer(monkeypatch, plugin, nodes)
     assert answer["feasible"] == ["b"]
     assert answer["rejected"]["a"]["reasons"] == ["node(s) were about to be serviced"]
@@ -177,7 +170,7 @@ async def test_the_hint_wakes_a_pod_when_the_maintenance_is_over_and_not_before(
 
 def test_the_plugin_for_all_nodes_at_once_works_on_columns(monkeypatch):
     plugin = _names_of("docs/plugins.md", "class Headroom")["Headroom"]
-    answer = _answer(monkeypatch, plugin, [_node("full"), _node("free"), _pod("a", "full")])
+    answer = _answer(monkeypatch, plugin, [node_manifest("full"), node_manifest("free"), _pod("a", "full")])
     assert answer["feasible"] == ["free"]
     assert answer["rejected"]["full"]["reasons"] == ["node(s) keep 10% of their cpu free"]
 

@@ -179,8 +179,12 @@ def test_pods_on_infeasible_nodes_count_in_feasible_domains():
     assert scores(plugin(), incoming(spread(soft=True)), snapshot, {"a2", "b1"}) == {"a2": 0, "b1": 100}
 
 
+def made(kind, name, spec):
+    return kind.from_dict({"metadata": {"name": name}, "spec": spec})
+
+
 def test_pods_of_a_service_are_spread_by_default():
-    service = Service.from_dict({"metadata": {"name": "s"}, "spec": {"selector": WEB}})
+    service = made(Service, "s", {"selector": WEB})
     snapshot = cluster({"a1": 6}, "a1 a2 b1 x")
     got = scores(plugin(service), make_pod("new", labels=WEB), snapshot)
     # Hosts weigh ln(4 + 2), zones ln(3 + 2): a1 6 * 1.79 + 2 + 6 * 1.61 + 4 = 26.4; a2 2 + 6 * 1.61 + 4 = 15.7; others 6
@@ -190,19 +194,19 @@ def test_pods_of_a_service_are_spread_by_default():
 
 
 def test_defaults_do_not_apply_to_pods_with_any_constraint_of_their_own():
-    service = Service.from_dict({"metadata": {"name": "s"}, "spec": {"selector": WEB}})
+    service = made(Service, "s", {"selector": WEB})
     assert scores(plugin(service), incoming(spread()), cluster({"a1": 6})) is None
 
 
 def test_by_default_nodes_without_zone_take_part():
-    service = Service.from_dict({"metadata": {"name": "s"}, "spec": {"selector": WEB}})
+    service = made(Service, "s", {"selector": WEB})
     snapshot = Snapshot.build([make_pod("p", "a1", WEB)], [make_node("a1", "a"), make_node("x")])
     # a1: 1 * ln(2 + 2) + 2 for its host, 1 * ln(2 + 2) + 4 for its zone: 8.77, so 9; x: 2 for its host alone
     assert scores(plugin(service), make_pod("new", labels=WEB), snapshot) == {"a1": 22, "x": 100}
 
 
 def test_by_default_a_missing_label_and_an_empty_one_are_one_domain():
-    service = Service.from_dict({"metadata": {"name": "s"}, "spec": {"selector": WEB}})
+    service = made(Service, "s", {"selector": WEB})
     nodes = [make_node("e", ""), make_node("x")]
     snapshot = Snapshot.build([make_pod("p", "x", WEB)], nodes)
     # e: 2 for its host, 1 * ln(1 + 2) + 4 for its zone: 7.1, so 7; x: 1 * ln(2 + 2) + 2: 3.4, so 3
@@ -213,39 +217,21 @@ def test_by_default_a_missing_label_and_an_empty_one_are_one_domain():
     ("objects", "owner", "selector"),
     [
         ([], None, {}),
-        ([Service.from_dict({"metadata": {"name": "s"}, "spec": {}})], None, {}),
-        ([Service.from_dict({"metadata": {"name": "s"}, "spec": {"selector": {}}})], None, {}),
-        ([Service.from_dict({"metadata": {"name": "s"}, "spec": {"selector": {"app": "db"}}})], None, {}),
+        ([made(Service, "s", {})], None, {}),
+        ([made(Service, "s", {"selector": {}})], None, {}),
+        ([made(Service, "s", {"selector": {"app": "db"}})], None, {}),
         ([Service.from_dict({"metadata": {"name": "s", "namespace": "x"}, "spec": {"selector": WEB}})], None, {}),
         (
-            [
-                Service.from_dict({"metadata": {"name": "s"}, "spec": {"selector": WEB}}),
-                Service.from_dict({"metadata": {"name": "t"}, "spec": {"selector": {"tier": "x"}}}),
-            ],
+            [made(Service, "s", {"selector": WEB}), made(Service, "t", {"selector": {"tier": "x"}})],
             None,
             {"app": "web", "tier": "x"},
         ),
+        ([made(ReplicaSet, "o", {"selector": {"matchLabels": WEB}})], ("ReplicaSet", "o"), {"app": "web"}),
+        ([made(ReplicaSet, "o", {})], ("ReplicaSet", "o"), {}),
+        ([made(StatefulSet, "o", {"selector": {"matchLabels": WEB}})], ("ReplicaSet", "o"), {}),
+        ([made(StatefulSet, "o", {"selector": {"matchLabels": WEB}})], ("StatefulSet", "o"), {"app": "web"}),
         (
-            [ReplicaSet.from_dict({"metadata": {"name": "o"}, "spec": {"selector": {"matchLabels": WEB}}})],
-            ("ReplicaSet", "o"),
-            {"app": "web"},
-        ),
-        ([ReplicaSet.from_dict({"metadata": {"name": "o"}, "spec": {}})], ("ReplicaSet", "o"), {}),
-        (
-            [StatefulSet.from_dict({"metadata": {"name": "o"}, "spec": {"selector": {"matchLabels": WEB}}})],
-            ("ReplicaSet", "o"),
-            {},
-        ),
-        (
-            [StatefulSet.from_dict({"metadata": {"name": "o"}, "spec": {"selector": {"matchLabels": WEB}}})],
-            ("StatefulSet", "o"),
-            {"app": "web"},
-        ),
-        (
-            [
-                ReplicationController.from_dict({"metadata": {"name": "o"}, "spec": {"selector": {"tier": "x"}}}),
-                Service.from_dict({"metadata": {"name": "s"}, "spec": {"selector": WEB}}),
-            ],
+            [made(ReplicationController, "o", {"selector": {"tier": "x"}}), made(Service, "s", {"selector": WEB})],
             ("ReplicationController", "o"),
             {"app": "web", "tier": "x"},
         ),
@@ -258,7 +244,7 @@ def test_the_default_selector(objects, owner, selector):
 
 
 def test_default_selectors_follow_the_services():
-    objects = handle(Service.from_dict({"metadata": {"name": "s"}, "spec": {"selector": WEB}}))
+    objects = handle(made(Service, "s", {"selector": WEB}))
     tested, pod = PodTopologySpread(PodTopologySpreadArgs(), objects), make_pod("new", labels=WEB)
     assert not tested._source.default_selector(pod).empty
     objects.cluster_objects.replace("Service", ())
@@ -267,7 +253,7 @@ def test_default_selectors_follow_the_services():
 
 def test_constraints_of_the_profile():
     hard = TopologySpreadConstraintWire(max_skew=1, topology_key=ZONE, when_unsatisfiable="DoNotSchedule")
-    service = Service.from_dict({"metadata": {"name": "s"}, "spec": {"selector": WEB}})
+    service = made(Service, "s", {"selector": WEB})
     tested = plugin(service, default_constraints=[hard], defaulting_type="List")
     assert rejected(tested, make_pod("new", labels=WEB), cluster({"a1": 1})) == {"a1": SKEWED, "a2": SKEWED}
     assert scores(tested, make_pod("new", labels=WEB), cluster({"a1": 1})) is None
