@@ -177,7 +177,7 @@ async def test_after_kopf_has_given_up_the_next_process_finds_what_happened_mean
 
 
 def test_the_page_says_how_it_is_run():
-    assert f"    {COMMAND}\n" in (EXAMPLE / "README.md").read_text()
+    assert f"\n{COMMAND}\n" in (EXAMPLE / "README.md").read_text()
 
 
 def test_the_manifest_is_valid():
