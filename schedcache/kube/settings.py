@@ -1,6 +1,6 @@
-"""What can be tuned about the way to the API server; every default is what `schedcache run` uses.
+"""Settings for the connection to the API server; every default is what `schedcache run` uses.
 
-Seconds unless a name says otherwise. What follows from the protocol, and how work is sliced inside, are constants where they are used.
+Seconds unless a name says otherwise. What follows from the protocol, and how work is sliced, are constants in the code that uses them.
 """
 
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ class RequestSettings:
     Attributes:
         request_timeout_seconds: for a whole request, from taking a connection to the last byte of the answer.
         connect_timeout_seconds: for opening a connection.
-        idle_connection_seconds: unused for so long, a connection is not used again: API servers close theirs after 90 s.
+        idle_connection_seconds: a connection that was idle for longer is not used again: API servers close theirs after 90 s.
         throttled_tries: how often a request that is answered 429 is sent, the first time included.
-        retry_after_limit_seconds: the longest pause that an answer's Retry-After can ask for.
-        credentials_check_seconds: how often the credentials are asked whether they are due for renewal.
+        retry_after_limit_seconds: the longest pause that a Retry-After can impose.
+        credentials_check_seconds: how often to check whether the credentials are due for renewal.
         credentials_reload_seconds: the least time between two complete reloads of the credentials after answers of 401.
     """
 
@@ -38,11 +38,11 @@ class SourceSettings:
     """For either event source.
 
     Attributes:
-        rebuild_calm_seconds: a rebuild that is asked for sooner after the last one waits first: something fails again and again.
+        rebuild_calm_seconds: a rebuild that is requested sooner after the last one waits first, since something keeps failing.
         backoff: pauses after failures. The default is that of client-go's reflector, as is the next one.
-        backoff_reset_seconds: without a failure for so long, the pauses start over.
-        page_limit: objects in an answer to a list. A whole list in one would take gigabytes, and block the event loop for seconds.
-        metadata_page_limit: objects in an answer to a comparison. Metadata is small, so these can hold more.
+        backoff_reset_seconds: after this long without a failure, the pauses start over.
+        page_limit: objects per page of a list. A whole list in one page would take gigabytes, and block the event loop for seconds.
+        metadata_page_limit: objects per page of a comparison. Metadata is small, so it can be larger.
         page_timeout_seconds: for one page; a list that has to come in one piece may be large.
     """
 
@@ -59,10 +59,10 @@ class WatchSettings(SourceSettings):
     """For a `Reflector`.
 
     Attributes:
-        inactivity_timeout_seconds: a watch that is silent for so long is taken for dead; a bookmark comes every minute.
-        sweep_interval_seconds: between comparisons of what is held with what the server has, which find events that got lost
-            wherever it was; None for none.
-        sweep_grace_seconds: after so long a difference counts as lost and not as on its way.
+        inactivity_timeout_seconds: a watch that is silent for that long is considered dead; a bookmark comes every minute.
+        sweep_interval_seconds: between comparisons of what is held with what the server has, which find events that were lost
+            anywhere on the way; None for no comparisons.
+        sweep_grace_seconds: after that time, a difference counts as lost and not as still on its way.
     """
 
     inactivity_timeout_seconds: float = 70.0
@@ -76,12 +76,12 @@ class KopfSettings(SourceSettings):
 
     Attributes:
         sweep_interval_seconds: between sweeps; one comes at once after anything that looks like a gap.
-        sweep_grace_seconds: what kopf is given to deliver what a sweep has found, before the sweep puts it right.
+        sweep_grace_seconds: how long kopf has to deliver what a sweep has found, before the sweep repairs it.
         stalled_seconds: if kopf's first list brings nothing new for that long, the rest is read without it.
-        stale_sweeps: after so many sweeps that found kopf behind, without an event from it in between, it is started again.
-        login_seconds: kopf logs in again after that long, which is what renews its token.
-        stop_seconds: for kopf to stop when asked to, and again when it is made to.
-        error_backoff: between kopf's tries of one request: much as kopf's own, and then without end, where kopf gives up.
+        stale_sweeps: after that many sweeps that found kopf behind, without an event from it in between, it is restarted.
+        login_seconds: kopf logs in again after that time, which is what renews its token.
+        stop_seconds: for kopf to stop when asked to, and again when it is forced to.
+        error_backoff: between kopf's tries of one request: much like kopf's own, but it never gives up.
     """
 
     sweep_interval_seconds: float = 60.0
@@ -99,21 +99,21 @@ class WriteSettings:
 
     Attributes:
         concurrent_binds: requests under way at once; twice as many pods may be on their way. Measured with an event for each bind:
-            16 lose a tenth, 32 some hundredths (etcd has less to gather), 100 gain nothing.
+            16 are a tenth slower, 32 a few per cent (etcd has less to batch), and 100 gain nothing.
         concurrent_patches: of conditions and nominations, likewise.
-        concurrent_events: as many as binds, so that the events of a burst are not told long after it.
-        waiting_patches: pods whose write may wait; beyond that it is dropped.
+        concurrent_events: as many as binds, so that the events of a burst do not appear long after it.
+        waiting_patches: how many pods' writes may wait; further ones are dropped.
         waiting_events: events that may wait, likewise.
         retry_tries: how often a condition or an event is sent, the first time included.
-        retry_backoff: the pauses between; about ten seconds in all.
-        repeated_warning_seconds: of failures that are alike one is logged in so long a time.
+        retry_backoff: the pauses between tries; about ten seconds in all.
+        repeated_warning_seconds: similar failures are logged at most once in this time.
         event_series_limit: events that are remembered for merging; the oldest is forgotten first.
-        event_series_end_seconds: a series ends, and its last count is written, when nothing was added for so long. client-go's
-            finishTime.
+        event_series_end_seconds: a series ends, and its last count is written, when nothing was added for this long.
+            client-go's finishTime.
         event_series_refresh_seconds: a series that goes on is written this often, so that the API server does not forget it.
             client-go's refreshTime.
         pod_event_burst: new events of one pod at once; the budget of client-go's older recorder, as is the next one.
-        pod_event_refill_seconds: for one more.
+        pod_event_refill_seconds: the time until one more is allowed.
     """
 
     concurrent_binds: int = 64

@@ -3,13 +3,13 @@
 Promises: an object never changes once it is made, so it may be kept, shared and read by any thread. Equal pod specs, and equal
 shapes (spec, namespace and labels), are one object: `is` compares them, and what is computed from one may be kept by
 identity. Quantities are exact integers, rounded once, as upstream rounds them. A malformed object raises a
-`MalformedObjectError` that names the object and the field, and never harms the one beside it.
+`MalformedObjectError` that names the object and the field, and does not affect any other object.
 
 May touch: nothing. No I/O, no clock, no other package of schedcache.
 
-Start reading with `pod` and `node`, the views themselves; `pod_spec` has what pods of one template share, `interning` how it comes
-to be one object. `wire` is the JSON, field by field; `decode` and `pod_decode` lead from it to the views. `labels`, `taints` and
-`resources` have the rules; `objects` and `storage` the other kinds, `kinds` the list of them.
+Start reading with `pod` and `node`, the views themselves; `pod_spec` has what pods of one template share, and `interning` makes it one
+object. `wire` is the JSON, field by field; `decode` and `pod_decode` turn it into the views. `labels`, `taints` and `resources` have
+the rules; `objects` and `storage` the other kinds, and `kinds` lists them.
 """
 
 from schedcache.model.errors import MalformedObjectError

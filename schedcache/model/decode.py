@@ -1,4 +1,4 @@
-"""Reading one Kubernetes object: JSON or Python values to a wire struct, every fault named by kind, object and field."""
+"""Reads one Kubernetes object from JSON or Python values into a wire struct; errors name the kind, the object and the field."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -48,7 +48,7 @@ class Reader(Generic[W]):
         except msgspec.ValidationError as error:
             raise self._malformed(error, _metadata(raw)) from None
         except DECODE_ERRORS as error:
-            raise MalformedObjectError(self._kind, "", "", f"no valid JSON: {error}") from None
+            raise MalformedObjectError(self._kind, "", "", f"not valid JSON: {error}") from None
 
     def convert(self, obj: Mapping[str, Any]) -> W:
         """From Python values as a JSON or YAML reader gives them. Raises MalformedObjectError."""
@@ -58,7 +58,7 @@ class Reader(Generic[W]):
             raise self._malformed(error, dict(obj).get("metadata")) from None
 
     def build(self, found: W, construct: Callable[[W], T]) -> T:
-        """Make the model object; a fault inside becomes a MalformedObjectError that names the object."""
+        """Make the model object; an error inside becomes a MalformedObjectError that names the object."""
         try:
             return construct(found)
         except _FieldError as error:
@@ -71,14 +71,14 @@ class Reader(Generic[W]):
 
 
 def problem_and_path(error: msgspec.ValidationError) -> tuple[str, str]:
-    """What msgspec found wrong, and where from the top: `.spec.containers[0]`, "" for the whole."""
+    """What msgspec found wrong, and the path to it: `.spec.containers[0]`, "" for the whole object."""
     match = _AT.fullmatch(str(error))
     problem, path = (match["problem"], match["path"] or "") if match else (str(error), "")
     return problem[:1].lower() + problem[1:], path
 
 
 def name_of(meta: ObjectMeta) -> str:
-    """The name every stored object has, or what it is to begin with in a manifest. For use inside `Reader.build`."""
+    """The object's name, which every stored object has, or the generateName of a manifest. For use inside `Reader.build`."""
     name = meta.name or meta.generate_name
     if not name:
         raise _FieldError("metadata.name", "is missing")
@@ -96,17 +96,17 @@ def quantity(value: Quantity | None, field: str) -> int:
 
 
 def quantities(amounts: QuantityMap | None, field: str) -> ResourceList:
-    """A resource list in nanos. For use inside `Reader.build`, which names the object when an amount is no quantity."""
+    """A resource list in nanos. For use inside `Reader.build`, which names the object if an amount is not a quantity."""
     return {name: quantity(value, f"{field}.{name}") for name, value in (amounts or {}).items()}
 
 
 def labels_of(found: Mapping[str, str | None] | None) -> dict[str, str]:
-    """Labels, a null value read as the empty text."""
+    """Labels; a null value is read as an empty string."""
     return {key: value or "" for key, value in (found or {}).items()}
 
 
 def strings(found: Iterable[str] | None) -> tuple[str, ...]:
-    """A list, null read as empty."""
+    """A list; null is read as an empty one."""
     return tuple(found or ())
 
 

@@ -1,4 +1,4 @@
-"""What a malformed Kubernetes object raises."""
+"""The error for a malformed Kubernetes object."""
 
 
 class MalformedObjectError(ValueError):

@@ -1,4 +1,4 @@
-"""The kinds beside Pod and Node that scheduling reads: one list, so that what is watched and what is simulated agree."""
+"""The kinds besides Pod and Node that scheduling reads: one list, for both the watch and the simulation."""
 
 from collections.abc import Mapping
 
@@ -39,4 +39,4 @@ CLUSTER_OBJECTS: Mapping[str, type[ClusterObject]] = {
         VolumeAttachment,
     )
 }
-"""Their models by the name of the kind."""
+"""Model classes by the name of the kind."""

@@ -27,7 +27,7 @@ _NO_LABEL_VALUE = (
 
 
 class Requirement(msgspec.Struct, frozen=True, order=True, gc=False):
-    """One expression over labels. NotIn also holds where the key is missing.
+    """One expression over labels. NotIn also holds if the key is missing.
 
     `values` are sorted in label selectors, so that equal ones are equal, and as written in node selectors.
     """
@@ -52,14 +52,14 @@ class Requirement(msgspec.Struct, frozen=True, order=True, gc=False):
         return False
 
     def _compares(self, value: str) -> bool:
-        # A label that is no integer satisfies neither Gt nor Lt.
+        # A label that is not an integer satisfies neither Gt nor Lt.
         bound, number = parse_int(self.values[0]) if len(self.values) == 1 else None, parse_int(value)
         if bound is None or number is None:
             return False
         return number > bound if self.operator == GT else number < bound
 
     def problem(self, *, for_nodes: bool = False) -> str:
-        """Why Kubernetes would refuse the expression, or "" where it is sound."""
+        """Why Kubernetes would refuse the expression, or "" if it is valid."""
         if for_nodes and (unsound := next((v for v in self.values if label_value_problems(v)), None)) is not None:
             return f"{unsound!r} cannot be the value of label {self.key!r}"
         if self.operator in (GT, LT) and for_nodes:
@@ -73,7 +73,7 @@ class Requirement(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 class LabelSelector(msgspec.Struct, frozen=True, gc=False):
-    """A conjunction of expressions over labels. Without any it matches everything; a missing selector is None and matches nothing."""
+    """A conjunction of expressions over labels. An empty one matches everything; a missing selector is None and matches nothing."""
 
     requirements: tuple[Requirement, ...] = ()
 
@@ -89,7 +89,7 @@ class LabelSelector(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeSelectorTerm(msgspec.Struct, frozen=True, gc=False):
-    """Expressions over a node's labels and fields (metadata.name alone), all of which must hold; empty matches no node."""
+    """Expressions over a node's labels and fields (only metadata.name), all of which must hold; an empty term matches no node."""
 
     expressions: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
@@ -110,7 +110,7 @@ class NodeSelectorTerm(msgspec.Struct, frozen=True, gc=False):
 
 
 class PreferredSchedulingTerm(msgspec.Struct, frozen=True, gc=False):
-    """A node selector term worth `weight` (1..100) where it matches."""
+    """A node selector term that is worth `weight` (1..100) if it matches."""
 
     weight: int
     preference: NodeSelectorTerm
@@ -123,7 +123,7 @@ def _field_problem(requirement: Requirement) -> str:
 
 
 def label_value_problems(text: str) -> list[str]:
-    """Why a label cannot have the value, in Kubernetes' words; empty where it can."""
+    """Why a label cannot have the value, in Kubernetes' words; empty if it can."""
     problems = [_TOO_LONG] if len(text.encode()) > _LABEL_VALUE_BYTES else []
     return problems if _label_value(text) else [*problems, _NO_LABEL_VALUE]
 
@@ -138,5 +138,5 @@ def parse_int(text: str) -> int | None:
 
 
 def selector_from_labels(match_labels: Mapping[str, str]) -> LabelSelector:
-    """The selector that asks for each of these labels."""
+    """The selector that requires all of these labels."""
     return LabelSelector(tuple(Requirement(k, IN, (v,)) for k, v in sorted(match_labels.items())))

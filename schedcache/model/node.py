@@ -26,7 +26,7 @@ class NodeCondition(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContainerImage(msgspec.Struct, frozen=True, gc=False):
-    """An image present on a node under each of its names; `size` in bytes."""
+    """An image on a node, with all of its names; `size` in bytes."""
 
     names: tuple[str, ...]
     size: int
@@ -61,7 +61,7 @@ class Node(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     @property
     def zone_key(self) -> str:
-        """Region and zone in one text, "" when both are missing; the deprecated beta labels are looked up first.
+        """Region and zone in one string, "" if both are missing; the deprecated beta labels are looked up first.
 
         Region alone, zone alone and neither are different zones (GetZoneKey of component-helpers 1.37).
         """
@@ -86,7 +86,7 @@ def _node(w: wire.NodeWire) -> Node:
         taints=tuple(Taint(t.key or "", t.value or "", t.effect or "") for t in spec.taints or ()),
         unschedulable=bool(spec.unschedulable),
         allocatable=Resource.from_list(quantities(status.allocatable, "status.allocatable")),
-        # Nodes report the same few hundred names: one text for all of them.
+        # All nodes report the same few hundred names: one string for each.
         images=tuple(
             ContainerImage(tuple(map(sys.intern, i.names or ())), i.size_bytes or 0) for i in status.images or ()
         ),

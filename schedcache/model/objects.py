@@ -1,6 +1,6 @@
-"""What scheduling reads beside pods and nodes: namespaces, services, the controllers behind pods, disruption budgets.
+"""What scheduling reads besides pods and nodes: namespaces, services, the controllers behind pods, disruption budgets.
 
-Each kind is a compact immutable struct, compared by identity, with only what scheduling reads of it.
+Each kind is a compact immutable struct, compared by identity, with only the fields that scheduling reads.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from schedcache.model.selectors import label_selector
 
 
 class ClusterObject(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """What every kind has; `namespace` is "" for the cluster-wide ones."""
+    """The fields of every kind; `namespace` is "" for cluster-wide ones."""
 
     name: str
     namespace: str = ""
@@ -127,31 +127,31 @@ class _SelectsBySelector(ClusterObject, frozen=True, eq=False, kw_only=True):
 
 
 class Service(_SelectsByLabels, frozen=True, eq=False, kw_only=True):
-    """A service; `selector` None (none given) selects no pod, an empty one every pod of the namespace."""
+    """A service; a `selector` of None (not given) selects no pod, an empty one every pod of the namespace."""
 
     _reader: ClassVar[Reader[Any]] = Reader("Service", _EqualityWire)
 
 
 class ReplicationController(_SelectsByLabels, frozen=True, eq=False, kw_only=True):
-    """A replication controller; `selector` None where none is given."""
+    """A replication controller; `selector` is None if not given."""
 
     _reader: ClassVar[Reader[Any]] = Reader("ReplicationController", _EqualityWire)
 
 
 class ReplicaSet(_SelectsBySelector, frozen=True, eq=False, kw_only=True):
-    """A replica set; `selector` None where none is given."""
+    """A replica set; `selector` is None if not given."""
 
     _reader: ClassVar[Reader[Any]] = Reader("ReplicaSet", _SelectorWire)
 
 
 class StatefulSet(_SelectsBySelector, frozen=True, eq=False, kw_only=True):
-    """A stateful set; `selector` None where none is given."""
+    """A stateful set; `selector` is None if not given."""
 
     _reader: ClassVar[Reader[Any]] = Reader("StatefulSet", _SelectorWire)
 
 
 class PodDisruptionBudget(ClusterObject, frozen=True, eq=False, kw_only=True):
-    """A disruption budget as preemption reads it: how many evictions are left, and names of pods already being evicted."""
+    """A disruption budget as preemption reads it: how many evictions are left, and the names of pods already being evicted."""
 
     selector: LabelSelector | None = None
     disruptions_allowed: int = 0

@@ -1,7 +1,7 @@
 """Pods as the scheduler sees them.
 
-A `Pod` holds what is its own (identity, node, volumes, status); everything that pods of one template share is an
-immutable `PodShape`, interned, so that it is stored once and what is computed from it is computed once.
+A `Pod` holds its own identity, node, volumes and status; everything that pods of one template share is in an immutable,
+interned `PodShape`, so it is stored once, and what follows from it is computed once.
 """
 
 import sys
@@ -30,7 +30,7 @@ FAILED = "Failed"
 class Pod(msgspec.Struct, frozen=True, eq=False, gc=False, kw_only=True):
     """A pod as last seen; immutable, compared by identity.
 
-    `node_name` is "" for a pod without a node. Timestamps are RFC 3339 texts as the API server wrote them, "" = absent.
+    `node_name` is "" for a pod without a node. Timestamps are RFC 3339 strings as the API server wrote them, "" = absent.
     """
 
     uid: str
@@ -98,7 +98,7 @@ class Pod(msgspec.Struct, frozen=True, eq=False, gc=False, kw_only=True):
 
     @property
     def finished(self) -> bool:
-        """Phase Succeeded or Failed: it holds nothing of its node any more."""
+        """Phase Succeeded or Failed: it no longer uses any of its node's resources."""
         return self.phase in (SUCCEEDED, FAILED)
 
     def condition(self, kind: str) -> PodCondition | None:

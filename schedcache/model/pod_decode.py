@@ -1,4 +1,4 @@
-"""From the JSON of a pod to its parts, specs and shapes interned."""
+"""Turns the JSON of a pod into its parts, with specs and shapes interned."""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -51,7 +51,7 @@ def merge_match_label_keys(
 
 
 def shape_of(meta: wire.ObjectMeta, spec: wire.PodSpecWire, image_volumes: tuple[str, ...]) -> PodShape:
-    """The shape of all pods with this namespace, these labels and this spec, which has nothing of the single pod any more."""
+    """The shape of all pods with this namespace, these labels and this spec, from which everything individual was removed."""
     spec_key = _encode((spec, image_volumes))
     namespace = meta.namespace or "default"
     key = _encode((namespace, meta.labels)) + spec_key
@@ -118,7 +118,7 @@ def _required_features(spec: wire.PodSpecWire) -> frozenset[str]:
 
 
 def _resources(spec: wire.PodSpecWire, status: wire.PodStatusWire | None = None) -> PodResources:
-    # Of several reports under one name the first counts, those of init containers last.
+    # If several reports have the same name, the first counts; those of init containers come last.
     reported = {s.name or "": s for s in reversed(_container_reports(status))} if status else {}
 
     def container(path: str, index: int, c: wire.Container) -> ContainerRequests:
@@ -163,10 +163,10 @@ def _resize_infeasible(status: wire.PodStatusWire) -> bool:
 
 
 def effective_requests(compiled: PodSpec, spec: wire.PodSpecWire, status: wire.PodStatusWire) -> PodRequests:
-    """The spec's requests, or the largest of spec and status where the kubelet reports others.
+    """The spec's requests, or the largest of spec and status if the kubelet reports others.
 
-    From Kubernetes 1.36 on every running pod has a report, and most report what the spec asks for: pods of one spec with one
-    report share a vector, which is the spec's own where it comes to the same.
+    From Kubernetes 1.36 on, every running pod has a report, and most report what the spec asks for. Pods with the same spec
+    and report share a vector, which is the spec's own if the result is the same.
     """
     infeasible = _resize_infeasible(status)
     if not (infeasible or _reports_resources(status)):
@@ -232,7 +232,7 @@ def _spread(constraint: wire.TopologySpreadConstraintWire) -> TopologySpreadCons
 
 
 def volumes_of(volumes: Iterable[wire.VolumeWire], pod_name: str) -> Iterable[Volume]:
-    """The volumes that scheduling looks at."""
+    """The volumes that matter to scheduling."""
     for v in volumes:
         name = v.name or ""
         if v.persistent_volume_claim is not None:
@@ -245,7 +245,7 @@ def volumes_of(volumes: Iterable[wire.VolumeWire], pod_name: str) -> Iterable[Vo
 
 
 def _in_tree_source(v: wire.VolumeWire) -> Volume | None:
-    """A volume of a type that names its device itself; the tuple is what makes two of them the same device."""
+    """A volume of a type that names its device directly; two with equal tuples are the same device."""
     return _cloud_disk(v) or _network_device(v)
 
 

@@ -34,7 +34,7 @@ class WeightedPodAffinityTerm(msgspec.Struct, frozen=True, gc=False):
 
 
 class TopologySpreadConstraint(msgspec.Struct, frozen=True, gc=False):
-    """How far the numbers of matching pods in the domains of `topology_key` may differ.
+    """By how much the numbers of matching pods in the domains of `topology_key` may differ.
 
     `min_domains` None = 1; the policies are `Honor` or `Ignore`.
     """
@@ -51,12 +51,12 @@ class TopologySpreadConstraint(msgspec.Struct, frozen=True, gc=False):
 class PodSpec(msgspec.Struct, frozen=True, eq=False, weakref=True, dict=True, kw_only=True):
     """What a pod asks of nodes, without labels and identity: equal specs are one object, so `is` compares them.
 
-    `node_affinity` None = no required node affinity (an empty tuple matches no node); `priority` 0 where none is given.
+    `node_affinity` None = no required node affinity (an empty tuple matches no node); `priority` 0 if none is given.
     """
 
     requests: PodRequests
     container_requests: PodRequests | None = None
-    """What the containers ask for, where requests on the pod itself replace that in `requests`."""
+    """What the containers ask for, if requests on the pod itself replace that in `requests`."""
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
     priority: int = 0
     preemption_policy: str = ""
@@ -66,7 +66,7 @@ class PodSpec(msgspec.Struct, frozen=True, eq=False, weakref=True, dict=True, kw
     preferred_node_affinity: tuple[PreferredSchedulingTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     host_ports: tuple[tuple[str, str, int], ...] = ()
-    """(IP, protocol, port), IP 0.0.0.0 where none is given."""
+    """(IP, protocol, port); IP 0.0.0.0 if none is given."""
     images: tuple[str, ...] = ()
     """Images of init containers, containers and image volumes, as written."""
     has_pod_affinity: bool = False
@@ -83,12 +83,12 @@ class PodSpec(msgspec.Struct, frozen=True, eq=False, weakref=True, dict=True, kw
     image_count: int = 0
     """Containers, init containers and image volumes: what ImageLocality divides by."""
     required_features: frozenset[str] = frozenset()
-    """Names in the node's status.declaredFeatures that the pod cannot do without (KEP-5328)."""
+    """Names that must be in the node's status.declaredFeatures (KEP-5328)."""
 
     @cached_property
     def reported_requests(self) -> Interned[PodRequests]:
         """The effective requests of pods of this spec, by what the kubelet reports of their resources."""
-        # Of two threads that ask first, both must get one table: cached_property alone would let each make its own.
+        # Two threads that ask first must get the same table: cached_property alone would let each make its own.
         table: Interned[PodRequests] = self.__dict__.setdefault("reported_requests", WeakValueDictionary())
         return table
 
@@ -105,7 +105,7 @@ class PodShape(msgspec.Struct, frozen=True, eq=False, weakref=True, dict=True):
 
 
 class Volume(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A volume that scheduling looks at; config maps, secrets, empty directories and the like are left out.
+    """A volume that matters to scheduling; config maps, secrets, empty directories and the like are left out.
 
     `claim_name` is set for `persistentVolumeClaim` and, with `ephemeral`, for generic ephemeral volumes.
     `source` is the identity of a volume of an in-tree type, `source_kind` its field name in the API.

@@ -2,11 +2,11 @@
 
 A quantity is held in *nanos* (10**-9 of its unit), the finest step that Kubernetes itself keeps, so that sums are
 exact and rounding happens once, where a whole number is needed. Grammar and rounding follow
-`k8s.io/apimachinery/pkg/api/resource` of 1.37, whose Value and MilliValue are met exactly for all that fits into 64 bits.
+`k8s.io/apimachinery/pkg/api/resource` of 1.37: Value and MilliValue give the same results for everything that fits into 64 bits.
 
-Beyond that, Kubernetes caps what has a binary suffix at 2**63-1 and keeps the rest, of which Value then makes 0 or whatever
-remains of the overflow: a pod that asks for 10E bytes asks for nothing there. Here all is capped, so that who asks for more than
-there can be gets nowhere.
+Beyond that, Kubernetes caps quantities with a binary suffix at 2**63-1, but not the others, whose Value becomes 0 or whatever
+remains of the overflow: a pod that asks for 10E bytes asks for nothing there. Here all quantities are capped, so a pod that asks
+for more than can exist fits nowhere.
 """
 
 import re
@@ -25,9 +25,9 @@ _GRAMMAR = re.compile(
 )
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-# No more digits than this are read: whoever writes that many means no amount, and reading them takes quadratic time.
+# Longer texts are refused: no amount needs so many digits, and reading them takes quadratic time.
 _MAX_LENGTH = 512
-# Beyond this power of ten every mantissa is either zero or over the cap; it keeps `1e999999999` from costing memory.
+# Beyond this power of ten, every mantissa is either zero or over the cap; the limit keeps `1e999999999` from costing memory.
 _MAX_EXPONENT = 64
 # What Go's TrimSpace cuts off, without the control characters: JSON escapes those, and Quantity.UnmarshalJSON undoes no escapes.
 _BLANKS = (
@@ -36,19 +36,19 @@ _BLANKS = (
 
 
 class QuantityError(ValueError):
-    """A text that is no Kubernetes quantity."""
+    """A text that is not a Kubernetes quantity."""
 
 
 @lru_cache(maxsize=65536)
 def parse_quantity(text: str) -> int:
     """The quantity in nanos; finer fractions are rounded away from zero, values over 2**63-1 units are capped.
 
-    Blanks around it are cut off, as Quantity.UnmarshalJSON does. Raises QuantityError for anything that the Kubernetes API
-    would refuse, and for texts without digits, of which it takes some ("Mi", "E+2") for 0 and refuses others ("", "Pi"): in a
-    manifest they are a mistake, and it never stores them.
+    Surrounding blanks are ignored, as by Quantity.UnmarshalJSON. Raises QuantityError for anything that the Kubernetes API
+    would refuse, and for texts without digits: it takes some ("Mi", "E+2") for 0 and refuses others ("", "Pi"), but never
+    stores them, and in a manifest they are a mistake.
     """
     if len(text) > _MAX_LENGTH:
-        raise QuantityError(f"{text[:20]!r}... has {len(text)} characters, which no quantity needs")
+        raise QuantityError(f"{text[:20]!r}... is too long for a quantity: {len(text)} characters")
     match = _GRAMMAR.fullmatch(text.strip(_BLANKS))
     if match is None or not (match["whole"] or match["fraction"]):
         raise QuantityError(

@@ -1,4 +1,4 @@
-"""Which of two states of an object is the later one."""
+"""Which of two states of an object is later."""
 
 import re
 
@@ -6,10 +6,10 @@ _is_number = re.compile(r"[1-9][0-9]*").fullmatch
 
 
 def compare_resource_versions(one: str, other: str) -> int | None:
-    """-1, 0 or 1, as `one` is earlier than, the same as or later than `other`; None where that cannot be told.
+    """-1, 0 or 1, as `one` is earlier than, the same as or later than `other`; None if that is unknown.
 
-    Since KEP-5504 (Kubernetes 1.35) resourceVersions are decimal numbers without leading zeros, of any length, which may be compared
-    within a kind. Of others, as old or foreign API servers may give them, only equality is known.
+    Since KEP-5504 (Kubernetes 1.35), resourceVersions are decimal numbers without leading zeros, of any length, which may be compared
+    within a kind. Others, which old or foreign API servers may use, can only be compared for equality.
     """
     if one == other:
         return 0

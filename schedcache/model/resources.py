@@ -21,7 +21,7 @@ PODS = "pods"
 _NATIVE_DOMAIN = "kubernetes.io/"
 HUGEPAGES_PREFIX = "hugepages-"
 ATTACHABLE_VOLUMES_PREFIX = "attachable-volumes-"
-# What a container that names no request is taken to use when nodes are scored, never when they are filtered
+# What a container without a request counts for when nodes are scored, though never when they are filtered
 # (kube-scheduler's DefaultMilliCPURequest and DefaultMemoryRequest).
 DEFAULT_MILLI_CPU = 100
 DEFAULT_MEMORY = 200 * 1024 * 1024
@@ -49,7 +49,7 @@ class Resource:
 
     @classmethod
     def from_list(cls, amounts: Mapping[str, int]) -> "Resource":
-        """From a resource list in nanos; names that are no schedulable resource are left out."""
+        """From a resource list in nanos; names that are not schedulable resources are left out."""
         scalar = {n: to_units(v) for n, v in amounts.items() if is_scalar_resource(n)}
         return cls(
             milli_cpu=to_milli(amounts.get(CPU, 0)),
@@ -60,7 +60,7 @@ class Resource:
         )
 
     def amounts(self) -> Iterator[tuple[str, int]]:
-        """Every amount by resource name; the number of pods is not among them."""
+        """Every amount by resource name, except the number of pods."""
         yield CPU, self.milli_cpu
         yield MEMORY, self.memory
         yield EPHEMERAL_STORAGE, self.ephemeral_storage
@@ -91,7 +91,7 @@ class Resource:
 class PodRequests(msgspec.Struct, frozen=True, eq=False, weakref=True):
     """What one pod asks of a node: `resource` for filters, the non-zero pair (milli-CPU, bytes) for scores.
 
-    `named`: the resources that it has a request for, be it 0.
+    `named`: the resources that it has a request for, even one of 0.
     """
 
     resource: Resource
@@ -106,7 +106,7 @@ class PodRequests(msgspec.Struct, frozen=True, eq=False, weakref=True):
 
 
 class ContainerRequests(msgspec.Struct, frozen=True):
-    """One container's amounts in nanos: as specified, as allocated and as actuated by the kubelet (None = not said)."""
+    """One container's amounts in nanos: as specified, as allocated and as actuated by the kubelet (None = not given)."""
 
     requests: ResourceList
     restartable_init: bool = False
@@ -115,7 +115,7 @@ class ContainerRequests(msgspec.Struct, frozen=True):
 
 
 class PodResources(msgspec.Struct, frozen=True):
-    """All that the effective requests of a pod depend on; amounts in nanos."""
+    """Everything that the effective requests of a pod depend on; amounts in nanos."""
 
     containers: tuple[ContainerRequests, ...]
     init_containers: tuple[ContainerRequests, ...] = ()
@@ -124,7 +124,7 @@ class PodResources(msgspec.Struct, frozen=True):
     pod_allocated: ResourceList | None = None
     pod_actuated: ResourceList | None = None
     pod_reported: bool = False
-    """The kubelet reports resources of the pod itself (status.resources), be it limits alone."""
+    """The kubelet reports resources of the pod itself (status.resources), even if only limits."""
     resize_infeasible: bool = False
 
 
@@ -134,13 +134,13 @@ _Reading = Callable[[ContainerRequests, bool], ResourceList]
 
 
 def is_scalar_resource(name: str) -> bool:
-    """Whether kube-scheduler counts the resource among the scalars: extended, huge pages, attachable volumes, native."""
+    """Whether kube-scheduler treats the resource as a scalar: extended, huge pages, attachable volumes, native."""
     native = name.startswith((HUGEPAGES_PREFIX, ATTACHABLE_VOLUMES_PREFIX)) or _NATIVE_DOMAIN in name
     return native or is_extended_resource(name)
 
 
 def is_extended_resource(name: str) -> bool:
-    """Whether the name is one that device plugins and others than Kubernetes may give (IsExtendedResourceName)."""
+    """Whether it is an extended resource, one that is not defined by Kubernetes itself (IsExtendedResourceName)."""
     return "/" in name and _NATIVE_DOMAIN not in name and not name.startswith("requests.")
 
 
@@ -154,7 +154,7 @@ def pod_requests(pod: PodResources) -> PodRequests:
     asks_itself = any(map(is_pod_level_resource, pod.pod_requests))
     pod_level = _effective_pod_level(pod) if asks_itself else {}
     amounts = _total(pod, {}, pod_level)
-    # A pod-level request stands for all its containers, so none of them is filled in for that resource.
+    # A pod-level request covers all containers, so none of theirs is filled in for that resource.
     implied = {n: v for n, v in _IMPLIED.items() if not (asks_itself and n in amounts)}
     non_zero = _total(pod, implied, pod_level)
     return PodRequests(
@@ -173,7 +173,7 @@ def _total(pod: PodResources, implied: ResourceList, pod_level: ResourceList) ->
 
 
 def _effective_pod_level(pod: PodResources) -> ResourceList:
-    """Of a pod with requests of its own; infeasible ones count no more, even where the kubelet names no others."""
+    """For a pod with pod-level requests; infeasible ones no longer count, even if the kubelet reports no others."""
     effective = pod.pod_requests
     if pod.pod_reported:
         candidates = [pod.pod_actuated or {}, pod.pod_allocated or {}]
@@ -182,7 +182,7 @@ def _effective_pod_level(pod: PodResources) -> ResourceList:
 
 
 def _container_requests(pod: PodResources, implied: ResourceList) -> ResourceList:
-    """The containers' sum; while a resize is under way the largest of what is specified, allocated and actuated."""
+    """The containers' sum; during a resize, the largest of what is specified, allocated and actuated."""
     specified = _aggregate(pod, implied, _specified)
     if pod.pod_allocated is not None and pod.pod_actuated is not None:
         candidates = [pod.pod_allocated, pod.pod_actuated]  # the kubelet's totals include every container
@@ -212,7 +212,7 @@ def _actuated(container: ContainerRequests, infeasible: bool) -> ResourceList:
 
 
 def _aggregate(pod: PodResources, implied: ResourceList, reading: _Reading) -> ResourceList:
-    """Containers and sidecars added up, or, where larger, an init container on top of the sidecars before it."""
+    """Containers and sidecars added up, or, if larger, an init container on top of the sidecars before it."""
     total: ResourceList = {}
     for container in pod.containers:
         _add(total, _filled(reading(container, pod.resize_infeasible), implied))

@@ -1,4 +1,4 @@
-"""Selectors from the API's JSON to their compiled form, in the one place where that is done."""
+"""Compiles selectors from the API's JSON; the only place where that is done."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ def label_selector(selector: wire.LabelSelectorWire | None) -> LabelSelector | N
     if selector is None:
         return None
     equal = selector_from_labels(labels_of(selector.match_labels)).requirements
-    # Sorted, so that selectors that ask for the same are equal.
+    # Sorted, so that selectors with the same meaning are equal.
     more = (
         Requirement(e.key or "", e.operator or "", tuple(sorted(e.values or ())))
         for e in selector.match_expressions or ()

@@ -1,4 +1,4 @@
-"""Volumes, claims and what CSI drivers say about nodes, as scheduling sees them.
+"""Volumes, claims and what CSI drivers report about nodes, as scheduling sees them.
 
 Sizes are whole bytes, rounded up as Quantity.Value does.
 """
@@ -45,7 +45,7 @@ _SOURCES = (
 
 
 class ClaimRef(msgspec.Struct, frozen=True, gc=False):
-    """The claim that a volume is bound or reserved to; `uid` "" = reserved by name alone."""
+    """The claim that a volume is bound to or reserved for; `uid` "" = reserved by name alone."""
 
     namespace: str
     name: str
@@ -56,7 +56,7 @@ class PersistentVolume(ClusterObject, frozen=True, eq=False, kw_only=True):
     """A volume.
 
     `node_affinity` None = reachable from every node; an empty tuple matches none. `source_kind` is the API's field name of
-    the source (`csi`, `local`, `gcePersistentDisk` ... ), "" for one that scheduling does not look into, and `source` its
+    the source (`csi`, `local`, `gcePersistentDisk` ... ), "" for one that does not matter to scheduling, and `source` its
     identity: (driver, volumeHandle) for csi, (path,) for local, the disk's own id or ids for the in-tree types.
     """
 
@@ -109,7 +109,7 @@ class PersistentVolume(ClusterObject, frozen=True, eq=False, kw_only=True):
 
 
 class PersistentVolumeClaim(ClusterObject, frozen=True, eq=False, kw_only=True):
-    """A claim; `requested` in bytes, `storage_class_name` None where no class is named at all ("" asks for none)."""
+    """A claim; `requested` in bytes; `storage_class_name` None if no class is named ("" asks explicitly for none)."""
 
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
@@ -157,7 +157,7 @@ class PersistentVolumeClaim(ClusterObject, frozen=True, eq=False, kw_only=True):
 
 
 class TopologySelectorTerm(msgspec.Struct, frozen=True, gc=False):
-    """Labels that a node must have: (key, allowed values) pairs, all of which must hold."""
+    """Labels that a node must have: pairs of a key and its allowed values, all of which must match."""
 
     expressions: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
@@ -166,7 +166,7 @@ class TopologySelectorTerm(msgspec.Struct, frozen=True, gc=False):
 
 
 class StorageClass(ClusterObject, frozen=True, eq=False, kw_only=True):
-    """A storage class; `volume_binding_mode` "" where none is set, `allowed_topologies` empty = everywhere."""
+    """A storage class; `volume_binding_mode` "" if none is set, `allowed_topologies` empty = everywhere."""
 
     provisioner: str = ""
     volume_binding_mode: str = ""
@@ -185,7 +185,7 @@ class StorageClass(ClusterObject, frozen=True, eq=False, kw_only=True):
 
 
 class CSINodeDriver(msgspec.Struct, frozen=True, gc=False):
-    """A driver as registered on one node; `allocatable_count` volumes at most, None = no limit told."""
+    """A driver as registered on one node; `allocatable_count` volumes at most, None = no limit reported."""
 
     name: str
     node_id: str = ""
@@ -194,7 +194,7 @@ class CSINodeDriver(msgspec.Struct, frozen=True, gc=False):
 
 
 class CSINode(ClusterObject, frozen=True, eq=False, kw_only=True):
-    """The CSI drivers of the node of this name; annotations tell which in-tree types have migrated."""
+    """The CSI drivers of the node of this name; annotations say which in-tree types have migrated."""
 
     annotations: Mapping[str, str] = {}
     drivers: tuple[CSINodeDriver, ...] = ()
@@ -234,7 +234,7 @@ class CSIDriver(ClusterObject, frozen=True, eq=False, kw_only=True):
 
 
 class CSIStorageCapacity(ClusterObject, frozen=True, eq=False, kw_only=True):
-    """Space for one storage class on the nodes of `node_topology` (None = no node); sizes in bytes, None = not told."""
+    """Space for one storage class on the nodes of `node_topology` (None = no node); sizes in bytes, None = not reported."""
 
     node_topology: LabelSelector | None = None
     storage_class_name: str = ""

@@ -1,5 +1,5 @@
 # ruff: noqa: D101  each struct mirrors the API type of its name, which the Kubernetes API reference describes
-"""The JSON shape of the storage kinds: only the fields that scheduling needs, each of which may be null."""
+"""The JSON shape of the storage kinds: only the fields that scheduling needs, all of which may be null."""
 
 import msgspec
 

@@ -9,7 +9,7 @@ TAINT_NODE_UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 
 
 class Taint(msgspec.Struct, frozen=True, order=True, gc=False):
-    """A node's objection to pods that do not tolerate it."""
+    """A taint, which keeps away pods that do not tolerate it."""
 
     key: str
     value: str
@@ -20,7 +20,7 @@ class Taint(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 class Toleration(msgspec.Struct, frozen=True, order=True, gc=False):
-    """Empty key with Exists tolerates everything, empty effect every effect."""
+    """An empty key with Exists tolerates every taint, an empty effect every effect."""
 
     key: str = ""
     operator: str = ""

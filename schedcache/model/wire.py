@@ -1,8 +1,8 @@
 # ruff: noqa: D101  each struct mirrors the API type of its name, which the Kubernetes API reference describes
 """The JSON shape of pods and nodes: only the fields that scheduling needs, unknown ones ignored.
 
-Kubernetes writes null wherever a value or list is absent, so everything but a few counts may be None here; the rest of
-the package sees only the compact types of `schedcache.model.pod` and `schedcache.model.node`.
+Kubernetes writes null for an absent value or list, so everything except a few counts may be None here; the rest of the
+package sees only the compact types of `schedcache.model.pod` and `schedcache.model.node`.
 """
 
 import msgspec

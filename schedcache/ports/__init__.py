@@ -1,13 +1,13 @@
 """What the core asks of the outside world, as Protocols, and the errors that come back.
 
-Promises: an event source tells a sink of every change in order, and replaces everything when asked to; a binder says of each
-request that fails whether it may have been carried out; writers and recorders only take notes and never raise or wait. An
+Promises: an event source passes every change to a sink, in order, and replaces everything on request; a binder's error says
+whether the request may have been carried out; writers and recorders only queue their work, and never raise or block. An
 `ApiError` is of exactly one of three kinds: refused, unavailable, outcome unknown.
 
-May touch: nothing. There are only types here, and the arithmetic of backoff; the implementations are in `kube`, those of tests in
+May touch: nothing. There are only types here, and the arithmetic of backoff; the implementations are in `kube`, those for tests in
 `testing`.
 
-Start with `effects` (the acting side) and `source` (the telling one), then `errors`.
+Start with `effects` (what goes out) and `source` (what comes in), then `errors`.
 """
 
 from schedcache.ports.backoff import Backoff

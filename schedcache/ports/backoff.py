@@ -1,7 +1,7 @@
-"""Exponential backoff: the one implementation, for whoever asks something outside again. It sleeps nowhere and reads no clock.
+"""Exponential backoff: the only implementation, for all retries of requests. It does not sleep and reads no clock.
 
-The queue's backoff of pods is another rule (`schedcache.queue.backoff`): whole nanoseconds, by the number of failures and without
-chance, since kube-scheduler's order of pods depends on it.
+The queue's backoff of pods follows another rule (`schedcache.queue.backoff`): whole nanoseconds, by the number of failures and
+without jitter, since kube-scheduler's order of pods depends on it.
 """
 
 import random
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Backoff:
-    """Pauses that grow. Iterating begins at the first one and never ends.
+    """Growing pauses. Iteration starts at the first one and never ends.
 
     Attributes:
         first: seconds of the first pause, before jitter.
         limit: seconds of the longest one, after jitter.
-        factor: each pause is so many times the one before, before jitter.
+        factor: ratio of each pause to the one before, before jitter.
         jitter: each pause is stretched by a random factor of 1 to 1 + `jitter`.
     """
 

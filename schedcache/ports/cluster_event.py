@@ -1,4 +1,4 @@
-"""A change in the cluster, as plugins and queue speak of it (kube-scheduler's framework.ClusterEvent, 1.37)."""
+"""A change in the cluster, as plugins and the queue see it (kube-scheduler's framework.ClusterEvent, 1.37)."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ class ClusterEvent(msgspec.Struct, frozen=True, gc=False):
     """`resource` is a kind (`Node`, `AssignedPod`, `UnscheduledPod`, `TargetPod`, `PersistentVolumeClaim` ... or `*`).
 
     `actions` are upstream's action names (`Add`, `Delete`, `Update`, `UpdateNodeAllocatable`, `UpdatePodLabel` ...).
-    `label` is the event's name in metrics, by default resource and action run together.
+    `label` is the event's name in metrics, by default resource and action without a space.
     """
 
     resource: str

@@ -6,13 +6,13 @@ from schedcache.model import PersistentVolume, PersistentVolumeClaim, Pod, PodCo
 
 
 class Binder(Protocol):
-    """Binds pods and looks at the truth when a bind's outcome is unknown."""
+    """Binds pods, and reads a pod from the API server when a bind's outcome is unknown."""
 
     async def bind(self, pod: Pod, node_name: str) -> None:
         """POST the Binding with the pod's UID as precondition.
 
-        Raises RefusedError (NotFoundError) or UnavailableError where nothing was done, and OutcomeUnknownError (ConflictError)
-        where it may have been.
+        Raises RefusedError (NotFoundError) or UnavailableError if nothing was done, and OutcomeUnknownError (ConflictError)
+        if the pod may have been bound.
         """
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
@@ -35,13 +35,13 @@ class VolumeWriter(Protocol):
 
 
 class StatusWriter(Protocol):
-    """Writes a pod's PodScheduled condition and nominated node, in the background, on a budget apart from the binds'."""
+    """Writes a pod's PodScheduled condition and nominated node, in the background, with a budget separate from that of binds."""
 
     def patch_status(self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None = None) -> None:
         """Queue the write. None leaves that part alone; `nominated_node_name` "" clears it. Newer writes replace waiting ones."""
 
     def forget(self, uid: str) -> None:
-        """Drop a write that waits for a pod that is gone or bound."""
+        """Drop the waiting write of a pod that is gone or bound."""
 
 
 class EventRecorder(Protocol):

@@ -1,24 +1,24 @@
-"""What a call to the API server can end in, as far as the scheduler has to tell the ends apart.
+"""How a call to the API server can fail, as far as the scheduler needs to distinguish it.
 
-    ApiError                    it did not succeed; which of the three below says what that means
-        RefusedError            the server has answered no: nothing was done
+    ApiError                    the call failed; its subclass says what that means
+        RefusedError            the server refused: nothing was done
             NotFoundError
-        UnavailableError        the server could not be asked, or had no answer to a read: nothing was done
-        OutcomeUnknownError     a write that may or may not have been done: only a read can tell
+        UnavailableError        the server could not be reached, or did not answer a read: nothing was done
+        OutcomeUnknownError     a write that may or may not have been carried out: only a read can tell
             ConflictError
 
-Every error is of exactly one of the three kinds, so handlers of them may stand in any order.
+Every error is of exactly one of the three kinds, so their handlers may come in any order.
 """
 
 from typing import ClassVar
 
 
 class ApiError(Exception):
-    """A call to the API server did not succeed. Not raised as such, since it does not say whether something was done.
+    """A call to the API server failed. Not raised itself, since it does not say whether something was done.
 
     Attributes:
-        status: the HTTP code, 0 where there was no answer.
-        reason: the API's reason text, or a word for what happened in its place.
+        status: the HTTP status code, 0 if there was no answer.
+        reason: the API's reason, or a word for what happened instead.
         may_pass: whether the same request may succeed a little later.
     """
 
@@ -36,7 +36,7 @@ class ApiError(Exception):
 
 
 class RefusedError(ApiError):
-    """The server has answered no, and nothing was done."""
+    """The server refused, and nothing was done."""
 
 
 class NotFoundError(RefusedError):
@@ -44,18 +44,18 @@ class NotFoundError(RefusedError):
 
 
 class UnavailableError(ApiError):
-    """Nothing was done: the request never reached the server, or was a read that had no answer, or a 5xx for one."""
+    """Nothing was done: the request never reached the server, or was a read that got no answer or a 5xx."""
 
     may_pass = True
 
 
 class OutcomeUnknownError(ApiError):
-    """Time-out, lost connection or a 5xx after a write was sent: the server may or may not have done it. Only a read can tell."""
+    """Time-out, lost connection or a 5xx after a write was sent: the server may or may not have carried it out. Only a read can tell."""
 
     may_pass = True
 
 
 class ConflictError(OutcomeUnknownError):
-    """409: what is there is not what the request expects. That is no proof of failure: our own first attempt may have made it so."""
+    """409: the object is not in the state that the request expects. That may be the work of our own first attempt: no proof of failure."""
 
     may_pass = False

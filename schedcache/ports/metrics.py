@@ -1,16 +1,16 @@
-"""What the core counts and times. Where the numbers go is the outside's business."""
+"""What the core counts and times. The implementation decides where the numbers go."""
 
 from typing import Protocol
 
 
 class Metrics(Protocol):
-    """Told of what happened; every call is cheap and never raises, some are made for each pod.
+    """Called when something happens. Calls must be cheap and must not raise; some are made for each pod.
 
     The names are those of kube-scheduler's metrics where it has them (1.37). Times are in seconds.
     """
 
     def schedule_attempt(self, profile: str, result: str, seconds: float) -> None:
-        """An attempt ended; `result` is `scheduled`, `unschedulable` or `error`, binding included in the time."""
+        """An attempt ended; `result` is `scheduled`, `unschedulable` or `error`; the time includes binding."""
 
     def scheduling_algorithm(self, seconds: float) -> None:
         """The search for a node, from the snapshot to the choice."""
@@ -19,7 +19,7 @@ class Metrics(Protocol):
         """The plugins of one extension point were called; `status` is a status code's name."""
 
     def plugin_execution(self, plugin: str, point: str, status: str, seconds: float) -> None:
-        """One plugin was called at an extension point, in an attempt that is sampled."""
+        """One plugin was called at an extension point, in a sampled attempt."""
 
     def pod_scheduled(self, attempts: int, sli_seconds: float | None) -> None:
         """A pod was bound; the time counts from its first attempt."""
@@ -31,16 +31,16 @@ class Metrics(Protocol):
         """A pod no longer waits on Permit."""
 
     def bind_doubt(self, outcome: str) -> None:
-        """What a live read said of a pod whose bind's outcome was unknown, or whose confirmation was late."""
+        """What a live read showed of a pod whose bind had an unknown outcome, or whose confirmation was late."""
 
     def extender_call(self, extender: str, verb: str, result: str, seconds: float) -> None:
         """An extender was asked; `verb` is `filter`, `prioritize`, `preempt` or `bind`, `result` an ExtenderResult."""
 
     def cache_error(self, kind: str) -> None:
-        """Cache and events contradicted each other, so that everything is read afresh."""
+        """Cache and events contradicted each other, so everything is read again."""
 
     def rebuilt(self) -> None:
-        """Everything was read afresh."""
+        """Everything was read again, and cache and queue were rebuilt."""
 
     def malformed_object(self, kind: str) -> None:
         """An object that could not be read was left out."""

@@ -1,4 +1,4 @@
-"""The watch side: what tells the scheduler about the cluster, and what it tells."""
+"""The watch side: where changes in the cluster come from, and where they go."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -10,32 +10,32 @@ KubernetesObject = object
 
 
 class EventSink(Protocol):
-    """Takes changes in arrival order. All methods are synchronous and quick; an exception means "state unknown".
+    """Takes changes in the order of arrival. All methods are synchronous and quick; an exception means "state unknown".
 
-    A source that sees one raise calls `EventSource.rebuild` by itself: it is never only logged.
+    If a method raises, the source requests a rebuild; it never just logs the exception.
     """
 
     def on_add(self, kind: str, obj: KubernetesObject) -> None:
         """An object not held before. Also called after `on_delete` for a new UID under an old name."""
 
     def on_update(self, kind: str, old: KubernetesObject, new: KubernetesObject) -> None:
-        """A held object (same UID) in another resourceVersion."""
+        """An object held already (same UID), in another resourceVersion."""
 
     def on_delete(self, kind: str, obj: KubernetesObject, *, missed: bool) -> None:
-        """The last known state of an object that is gone; `missed`: found by a relist, so that state may be old."""
+        """The last known state of an object that is gone; `missed`: found by a relist, so this state may be old."""
 
     def on_synced(self, kind: str) -> None:
         """The first complete list of the kind has been delivered."""
 
     def on_malformed(self, kind: str, error: MalformedObjectError) -> None:
-        """An object that could not be read; the last readable state, if any, stays held."""
+        """An object that could not be read; its last readable state, if any, is kept."""
 
     def on_rebuild(self, objects: Mapping[str, Sequence[KubernetesObject]]) -> None:
-        """Everything, read afresh: replaces all that the sink holds, in one call."""
+        """Everything, read again: replaces all that the sink holds, in one call."""
 
 
 class Outage(NamedTuple):
-    """For how many seconds there has been no working connection, and how the last one ended or failed."""
+    """How many seconds there has been no working connection, and how the last one ended or failed."""
 
     seconds: float
     why: str
@@ -45,7 +45,7 @@ class EventSource(Protocol):
     """Lists and watches a set of kinds and feeds an EventSink."""
 
     async def run(self) -> None:
-        """Feed the sink until cancelled. No answer of the server ends it."""
+        """Feed the sink until cancelled. It goes on whatever the server answers."""
 
     def has_synced(self) -> bool:
         """Whether the first complete list of every kind has been delivered."""
@@ -54,13 +54,13 @@ class EventSource(Protocol):
         """Kind -> the resourceVersion up to which its changes have been delivered."""
 
     def ages(self) -> Mapping[str, float]:
-        """Kind -> seconds since the server was last heard on it, inf for never."""
+        """Kind -> seconds since the server last sent anything for it, inf for never."""
 
     def outages(self) -> Mapping[str, Outage]:
         """The kinds for which no watch is open at this moment."""
 
     def request_rebuild(self, reason: str) -> None:
-        """Read every kind afresh and call `on_rebuild`; soon, once for any number of requests."""
+        """Read every kind again and call `on_rebuild`: soon, and once for any number of requests."""
 
     def rebuild_wanted(self) -> bool:
-        """Whether a rebuild was asked for and is not done: what the sink holds may be wrong."""
+        """Whether a rebuild is wanted or under way: what the sink holds may be wrong."""

@@ -178,7 +178,7 @@ async def test_an_operator_of_one_namespace_is_warned_about_and_made_up_for(clus
 
 
 def warnings(told):
-    return [line["kind"] for line in told if "kopf tells too little" in line["event"]]
+    return [line["kind"] for line in told if "kopf misses events" in line["event"]]
 
 
 async def made_up_for(host, cluster):

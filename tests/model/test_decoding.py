@@ -125,7 +125,7 @@ class TestFaults:
             assert "expected" in error.value.problem
 
     def test_of_syntax(self):
-        with pytest.raises(MalformedObjectError, match="Pod without name: no valid JSON"):
+        with pytest.raises(MalformedObjectError, match="Pod without name: not valid JSON"):
             Pod.from_json(b'{"metadata":')
 
     def test_of_a_node(self):

@@ -1,15 +1,15 @@
-"""Whether requests of one sort are answered, and if not, since when."""
+"""Whether requests of one kind are answered, and if not, since when."""
 
 from collections.abc import Callable
 
 from schedcache.ports import Outage
 
 FORGET_SECONDS = 60.0
-"""What failed and was not tried again for so long says nothing about now."""
+"""A failure that is older than this, with no try since, says nothing about the present."""
 
 
 class Answers:
-    """Whether requests of one sort are answered; told by whoever sends them.
+    """Whether requests of one kind are answered, as their sender reports it.
 
     Args:
         clock: seconds, monotonic.
@@ -17,7 +17,7 @@ class Answers:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        # When the first and the last of those failed that have failed since the last answer.
+        # The first and the last failure since the last answer.
         self._failed: tuple[float, float] | None = None
         self._why = ""
 
@@ -33,7 +33,7 @@ class Answers:
         self._why = why
 
     def outage(self) -> Outage | None:
-        """None after an answer, and while nothing is known; else for how long all requests have failed."""
+        """None after an answer or if nothing is known; otherwise for how long all requests have failed."""
         now = self._clock()
         if self._failed is None or now - self._failed[1] > FORGET_SECONDS:
             return None

@@ -1,7 +1,7 @@
 """Where the API server is and who we are there, read by the official client and kept fresh.
 
 The official `kubernetes` client knows kubeconfig files, contexts, exec plugins, client certificates and the token that a
-pod is given; this module turns what it found into what an HTTP client needs.
+pod is given; this module turns what it finds into what an HTTP client needs.
 """
 
 import hashlib
@@ -44,11 +44,11 @@ class Access:
     Attributes:
         server: base URL, without a slash at its end.
         authorization: value of the Authorization header, "" for none.
-        ca_file, certificate_file, key_file: PEM files, None where there is none.
+        ca_file, certificate_file, key_file: PEM files, or None.
         verify: whether the server's certificate is checked.
         server_hostname: the name expected in that certificate, None for the one in the URL.
         proxy: URL of an HTTP proxy, None for none.
-        ssl_context: built once for as long as the files stay the same; None for plain HTTP.
+        ssl_context: kept as long as the files stay the same; None for plain HTTP.
     """
 
     server: str
@@ -68,7 +68,7 @@ class Credentials:
     Args:
         load: reads everything from its source. Raises CredentialError.
         origin: what it was read from, for messages.
-        reload_seconds: read everything again after that long, None: leave that to the client's refresh hook, which
+        reload_seconds: read everything again after that time. None leaves that to the client's refresh hook, which
             re-reads a pod's token every minute and runs an exec plugin again before its token expires.
         clock: seconds, monotonic.
     """
@@ -98,7 +98,7 @@ class Credentials:
             return self._renew(everything=due)
 
     def reload(self) -> Access:
-        """Read everything again: the server refused what we have. As slow as `refresh`. Raises CredentialError."""
+        """Read everything again, since the server refused what we have. As slow as `refresh`. Raises CredentialError."""
         with self._lock:
             return self._renew(everything=True)
 
@@ -196,10 +196,10 @@ def load_credentials(
         context: a context of the kubeconfig; None for its current one.
         environ: the process's environment.
         token_file: where Kubernetes mounts the token of a pod's ServiceAccount.
-        ca_file: and the cluster's certificate authority.
+        ca_file: where it mounts the cluster's certificate authority.
 
     Raises:
-        CredentialError: naming the file, or all places that were looked at.
+        CredentialError: names the file, or all the places that were searched.
     """
     if kubeconfig is not None:
         return _from_kubeconfig(str(kubeconfig), context)
@@ -249,8 +249,8 @@ def _from_kubeconfig(paths: str, context: str | None) -> Credentials:
 def _kubeconfig_user(paths: str, context: str | None) -> Mapping[str, Any]:
     """The user entry that the context names, {} if it names none.
 
-    The official client takes a context whose user does not exist for an anonymous one, and skips missing files; both
-    are mistakes that should be told.
+    The official client treats a context whose user does not exist as anonymous, and skips missing files. Both are
+    mistakes that should be reported.
     """
     contexts: dict[str, Any] = {}
     users: dict[str, Any] = {}
@@ -286,7 +286,7 @@ def _read_kubeconfig(path: Path, *, required: bool) -> Mapping[str, Any]:
 
 
 def _check_plugin(origin: str, user: Mapping[str, Any], configuration: Configuration) -> None:
-    # The official client logs a plugin's failure and goes on as nobody.
+    # The official client logs a plugin's failure and goes on without credentials.
     plugin = user.get("exec")
     if plugin and not configuration.api_key.get("BearerToken") and not configuration.cert_file:
         command = plugin.get("command") if isinstance(plugin, Mapping) else plugin

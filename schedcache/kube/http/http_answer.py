@@ -1,4 +1,4 @@
-"""Reading the answers of HTTP/1.1 that arrive on one connection: httptools (llhttp, Node's parser) reads, this keeps the limits."""
+"""Reads the HTTP/1.1 answers that arrive on one connection: httptools (llhttp, Node's parser) parses, this module enforces limits."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,7 +10,7 @@ LARGEST_BODY = 16 * 1024 * 1024
 
 
 class NoAnswerError(Exception):
-    """The connection ended before the answer did, or what came was no HTTP: the request may have been carried out."""
+    """The connection ended before the answer was complete, or the answer is not HTTP: the request may have been carried out."""
 
 
 class Answer(NamedTuple):
@@ -23,11 +23,11 @@ class Answer(NamedTuple):
 
 
 class AnswerReader:
-    """Puts one answer after the other together from what arrives on a connection.
+    """Puts answers together, one after the other, from what arrives on a connection.
 
     Attributes:
-        reusable: after an answer, whether another may follow on the connection. Nothing may be fed any more if not, nor after
-            an error.
+        reusable: after an answer, whether another may follow on the connection. If not, and after an error, nothing more may be
+            fed.
     """
 
     def __init__(self) -> None:
@@ -44,17 +44,17 @@ class AnswerReader:
         except (HttpParserError, HttpParserUpgrade) as error:
             if self._answer is None:
                 raise NoAnswerError(self._problem or f"not HTTP: {error}: {data[:80]!r}") from error
-            # What follows an answer belongs to no request.
+            # Nobody asked for what follows the answer.
             self.reusable = False
         answer = self._answer
         if answer is not None:
             self._begin()
         elif self._in_head and self._head_size > LARGEST_HEAD:
-            raise NoAnswerError("the head of the answer is too long")
+            raise NoAnswerError("the headers of the answer are too long")
         return answer
 
     def end(self) -> Answer:
-        """The connection has ended. Raises NoAnswerError where the answer had not."""
+        """The connection has ended. Raises NoAnswerError if the answer is not complete."""
         if self._in_head or self._has_end:
             raise NoAnswerError("the connection was closed before the answer was complete")
         return self._put_together()

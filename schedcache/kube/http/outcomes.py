@@ -1,4 +1,4 @@
-"""What the end of a request means: the one place where statuses, and exceptions of sockets and aiohttp, become errors of the ports."""
+"""How a request ended: the only place where HTTP statuses, and exceptions of sockets and aiohttp, become errors of the ports."""
 
 import aiohttp
 import msgspec
@@ -9,13 +9,13 @@ from schedcache.model.decode import DECODE_ERRORS
 from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError, RefusedError, UnavailableError
 
 WATCH = "WATCH"
-"""The verb of a GET that is answered for as long as nobody ends it."""
+"""The verb of a GET whose answer goes on until one side ends it."""
 UNREACHABLE = "Unreachable"
 SILENT = "Silent"
 NO_ANSWER = "NoAnswer"
 
 CONNECTION_FAILURES = (aiohttp.ClientError, OSError, NotSentError, NoAnswerError)
-"""All in which a request can end without an answer; time-outs are OSErrors."""
+"""Every exception that means that a request had no answer; time-outs are OSErrors."""
 _NEVER_SENT = (
     NotSentError,
     aiohttp.ClientConnectorError,
@@ -26,7 +26,7 @@ _NEVER_SENT = (
 
 
 class ThrottledError(RefusedError):
-    """429: not done, and asked to come back after `retry_after` seconds (None: not said)."""
+    """429: not done; the server asks to retry after `retry_after` seconds (None: it names no time)."""
 
     may_pass = True
 
@@ -44,7 +44,7 @@ _decode_status = msgspec.json.Decoder(_Status).decode
 
 
 def failure(method: str, path: str, error: BaseException) -> ApiError:
-    """What one of `CONNECTION_FAILURES` means for the request that ended in it.
+    """The error for a request that ended in one of `CONNECTION_FAILURES`.
 
     Its reason is `Unreachable`; for a write that was sent, `NoAnswer`; for a watch that fell silent, `Silent`.
     """
@@ -58,7 +58,7 @@ def failure(method: str, path: str, error: BaseException) -> ApiError:
 
 
 def done(status: int) -> bool:
-    """Whether an answer of that status means that the request was carried out: a redirection, as of a proxy, does not."""
+    """Whether the status means that the request was carried out: a redirect, such as a proxy's, does not."""
     return 200 <= status < 300
 
 
@@ -68,7 +68,7 @@ def refusal_of(method: str, path: str, response: aiohttp.ClientResponse, body: b
 
 
 def refusal(method: str, path: str, status: int, phrase: str, pause: str | None, body: bytes) -> ApiError:
-    """What an answer other than 2xx means; `phrase` follows its status, `pause` is its header Retry-After."""
+    """The error for an answer other than 2xx; `phrase` follows its status, `pause` is its header Retry-After."""
     message, reason = _explanation(body)
     text = f"{method} {path}: {status} {reason or phrase}: {message}"
     if status == 429:
@@ -101,7 +101,7 @@ def retry_after(header: str | None) -> float | None:
 
 
 def _explanation(body: bytes) -> tuple[str, str]:
-    """(message, reason) of a Status object; the start of the body where it is none, as a proxy's error page."""
+    """(message, reason) of a Status object, or the start of any other body, such as a proxy's error page."""
     try:
         status = _decode_status(body)
     except DECODE_ERRORS:

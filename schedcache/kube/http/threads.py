@@ -1,4 +1,4 @@
-"""Blocking calls beside an event loop that may end before they do."""
+"""Blocking calls outside an event loop that may end before they do."""
 
 import threading
 from collections.abc import Callable
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 class DaemonThreads(ThreadPoolExecutor):
-    """A thread for each call, and nobody waits for it at the end; for `loop.set_default_executor`.
+    """A thread for each call, which nobody waits for at the end; for `loop.set_default_executor`.
 
     An event loop waits for its executor before it closes, and the interpreter for every pool before it ends. A credential
-    plugin or a name server that does not answer would so keep a process from stopping, for minutes.
+    plugin or a name server that does not answer could keep a process from stopping for minutes.
     """
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":

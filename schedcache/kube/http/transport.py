@@ -1,4 +1,4 @@
-"""Requests to the API server, and what their answers mean: reads over one aiohttp session, writes over connections of their own."""
+"""Requests to the API server, and what their answers mean: reads use one aiohttp session, writes their own connections."""
 
 import asyncio
 import random
@@ -41,7 +41,7 @@ class Transport:
 
     Attributes:
         settings: as given.
-        unauthorized: the last request was answered 401, and there were no other credentials to try with.
+        unauthorized: the last request was answered 401, and there were no other credentials to try.
 
     Args:
         credentials: who we are; renewed in the background and after an answer of 401.
@@ -77,13 +77,13 @@ class Transport:
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            # Whoever sends bounds itself; a limit here would let a burst of binds starve the watches.
+            # Senders limit themselves; a limit here would let a burst of binds starve the watches.
             connector=aiohttp.TCPConnector(
                 limit=0, keepalive_timeout=self.settings.idle_connection_seconds, socket_factory=probing_socket
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=self._timeout,
-            # Inside a cluster the bytes are cheap and the time to compress them is not.
+            # Inside a cluster, bytes are cheap and the time to compress them is not.
             headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
         )
         return self
@@ -98,7 +98,7 @@ class Transport:
         if self._session is not None:
             await self._session.close()
             self._session = None
-        # Connections that were given up in the middle of an answer are closed one turn of the loop later.
+        # Connections that were abandoned in the middle of an answer are closed one turn of the loop later.
         await asyncio.sleep(0)
 
     async def get(
@@ -115,7 +115,7 @@ class Transport:
             path: of an object or a collection.
             params: the query.
             accept: the media type wanted.
-            timeout: seconds for the request, if not the transport's.
+            timeout: seconds for the request; None for the transport's.
         """
         limit = self._timeout
         if timeout is not None:
@@ -138,7 +138,7 @@ class Transport:
     async def stream(
         self, path: str, params: Mapping[str, str], inactivity_timeout: float
     ) -> AsyncIterator[aiohttp.StreamReader]:
-        """The body of a GET, as it comes. Raises RefusedError or UnavailableError, and so does reading it inside the block.
+        """The body of a GET, as it arrives. Raises RefusedError or UnavailableError, and so does reading it inside the block.
 
         Args:
             path: of the collection.
@@ -154,7 +154,7 @@ class Transport:
                 try:
                     yield response.content
                 finally:
-                    # A watch is left before its end. Closed politely, the connection would stay until the server says goodbye.
+                    # The watch has not ended. Closed politely, the connection would stay until the server closes it too.
                     if response.connection is not None and response.connection.transport is not None:
                         response.connection.transport.abort()
         except CONNECTION_FAILURES as error:
@@ -254,8 +254,8 @@ class Transport:
         return self._session
 
     async def _renewed_after(self, refused: Access) -> bool:
-        """Whether there are other credentials than the refused ones to try with."""
-        # Who is refused while they are being read waits for them, too.
+        """Whether there are other credentials to try than the refused ones."""
+        # A request that is refused while they are being read waits for them, too.
         async with self._reloading:
             if (
                 self._access is refused
@@ -275,7 +275,7 @@ class Transport:
             # An exec plugin may take seconds.
             self._adopt(await asyncio.to_thread(how))
         except CredentialError as error:
-            # What we have may still work; if not, the request that is refused says so.
+            # What we have may still work; if not, the request that is refused will show it.
             log.warning("credentials could not be renewed", error=str(error))
 
     def _adopt(self, access: Access) -> None:

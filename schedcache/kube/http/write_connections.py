@@ -1,9 +1,9 @@
-"""Small writes over kept connections: HTTP/1.1, one request at a time on each.
+"""Small writes over persistent connections: HTTP/1.1, one request at a time on each.
 
-Nearly all that a scheduler sends is a Binding and an Event for each pod, and what aiohttp adds to such a request is three
-times what TLS and the socket cost (measured: 0.15 ms of 0.2 ms). This does only what these requests need: a body of known
+Nearly all that a scheduler sends is a Binding and an Event for each pod, and aiohttp takes three times as long for such a
+request as TLS and the socket (measured: 0.15 ms of 0.2 ms). This does only what these requests need: a body of known
 length, an answer that is read to its end, no redirects, no proxy, no cookies, no compression. Everything else goes through
-aiohttp, and so do these where a proxy is in between.
+aiohttp, and so do these requests if there is a proxy.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ class _Connection(asyncio.Protocol):
 
 
 class WriteConnections:
-    """Connections to one API server, as many as there are requests at a time; the caller bounds those.
+    """Connections to one API server, as many as there are concurrent requests; the caller limits those.
 
     Args:
         user_agent: sent with every request.
@@ -101,7 +101,7 @@ class WriteConnections:
         self._access: Access | None = None
         self._origin: _Origin = ("", None, None)
         self._prefix = self._head = ""
-        # The one used last is used next, so that a burst's connections grow old and go.
+        # The most recently used one comes first, so that those opened for a burst time out.
         self._idle: list[_Connection] = []
         self._open: set[_Connection] = set()
 
@@ -111,7 +111,7 @@ class WriteConnections:
         """Send one request and read its answer.
 
         Args:
-            access: where to and who we are.
+            access: the server, and our credentials.
             method: of HTTP.
             path: encoded, with its query.
             body: of the request.
@@ -121,7 +121,7 @@ class WriteConnections:
         Raises:
             NotSentError: no connection, in time; nothing was sent.
             NoAnswerError: sent, and no complete answer came.
-            TimeoutError: likewise, in time.
+            TimeoutError: sent, and no complete answer came in time.
         """
         if access is not self._access:
             self._adopt(access)
@@ -147,7 +147,7 @@ class WriteConnections:
         self._idle.clear()
 
     def _adopt(self, access: Access) -> None:
-        """The access may differ in its token alone, or in all that connections depend on."""
+        """The access may differ only in its token, or in everything that connections depend on."""
         self._access = access
         self._origin = access.server, access.ssl_context, access.server_hostname
         url = urlsplit(access.server)
@@ -169,7 +169,7 @@ class WriteConnections:
         return None
 
     def _put_back(self, connection: _Connection) -> None:
-        """An answer that is not complete, such as that of a request given up, would meet the next request."""
+        """An incomplete answer, such as one to an abandoned request, would be read as the next request's."""
         if connection.usable:
             connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)

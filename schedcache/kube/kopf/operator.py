@@ -1,6 +1,6 @@
-"""kopf as a source of events: handlers for any operator, and an operator that has nothing else, in a thread of its own.
+"""kopf as a source of events: handlers for any operator, and an operator with nothing but these handlers, in its own thread.
 
-That one has its own event loop, because kopf blocks it for seconds while it reads long lists, and cancels every task in it at its end.
+It has its own event loop, because kopf blocks the loop for seconds while it reads long lists, and cancels every task in it at the end.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ log = structlog.get_logger()
 
 
 class KopfEndedError(Exception):
-    """kopf has given up; the cause is what it raised, if it raised anything."""
+    """kopf has given up; the cause is the exception that it raised, if any."""
 
 
 class NoDiffBase(kopf.DiffBaseStorage):
-    """Remembers nothing of an object: nobody asks what has changed, and copying each body to find out is slow."""
+    """Stores nothing about an object: nobody asks what has changed, and copying each body to find out is slow."""
 
     def build(self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None) -> kopf.BodyEssence:
         return kopf.BodyEssence()
@@ -73,18 +73,18 @@ class NoProgress(kopf.ProgressStorage):
 
 
 class KopfOperator:
-    """Runs kopf, again and again if asked to; for use within one event loop, while kopf has its own.
+    """Runs kopf, repeatedly if asked to; for use within one event loop, while kopf has its own.
 
     Args:
         credentials: for kopf's login.
-        kinds: what to watch, each with whom to tell about its connections (in kopf's thread).
-        deliver: takes every event.
-        probe: what kopf's liveness endpoint answers, called in kopf's thread.
+        kinds: what to watch, each with the callback for its connections (called in kopf's thread).
+        deliver: called with every event.
+        probe: what kopf's liveness endpoint answers; called in kopf's thread.
         settings: deadlines, pauses and pages.
-        liveness_endpoint: URL to serve that at, such as `http://0.0.0.0:8080/healthz`; None for nowhere.
+        liveness_endpoint: URL at which to serve that, such as `http://0.0.0.0:8080/healthz`; None for nowhere.
 
     Raises:
-        CredentialError: the kubeconfig names a `tls-server-name`, which kopf cannot be told.
+        CredentialError: the kubeconfig has a `tls-server-name`, which kopf does not support.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class KopfOperator:
         self._sessions: list[aiohttp.ClientSession] = []
 
     async def run(self) -> None:
-        """Run kopf until it ends, which it does when the API server answers in a way it does not expect.
+        """Run kopf until it ends, which it does when the API server gives an answer that it does not expect.
 
         Raises KopfEndedError; when cancelled, kopf is stopped first.
         """
@@ -139,7 +139,7 @@ class KopfOperator:
                 )
             await kopf.run_tasks(tasks, ignored=others)
         finally:
-            # kopf closes them as well, unless it ends by giving up.
+            # kopf closes them as well, unless it gives up.
             for session in self._sessions:
                 await session.close()
             self._sessions.clear()
@@ -153,16 +153,16 @@ class KopfOperator:
         settings.persistence.progress_storage = NoProgress()
         # A whole list in one answer would take kopf gigabytes and block it for ten seconds and more.
         settings.watching.chunk_size = self._settings.page_limit
-        # An API server may be away for longer than kopf is patient, and kopf takes long to start again.
+        # An API server may be away for longer than kopf waits, and a restart of kopf takes long.
         settings.networking.error_backoffs = self._settings.error_backoff
         settings.queueing.idle_timeout = 1.0
         settings.queueing.exit_timeout = 0.5
-        # It would kill the process when kopf takes long to stop.
+        # It would kill the process if kopf takes long to stop.
         settings.process.ultimate_exiting_timeout = None
         for kind in self._kinds:
             if kind.field_selector:
                 settings.watching.field_selectors[kind.group, kind.version, kind.plural] = kind.field_selector
-        # Two lines for each event otherwise.
+        # Otherwise there are two lines for each event.
         logging.getLogger(quiet.OBJECTS_LOGGER).setLevel(logging.WARNING)
         log.info("kopf starts", kinds=[kind.name for kind in self._kinds])
 
@@ -174,7 +174,7 @@ class KopfOperator:
 
     async def _login(self, **_: Any) -> kopf.AiohttpSession:
         now = datetime.now(UTC)
-        # Asked again before the time is up: the server has refused what kopf was given.
+        # Called before the time is up: the server has refused the credentials that kopf was given.
         refused = self._login_expires is not None and now < self._login_expires
         access = await asyncio.to_thread(self._credentials.reload if refused else self._credentials.refresh)
         self._login_expires = now + timedelta(seconds=self._settings.login_seconds)
@@ -218,9 +218,9 @@ class KopfOperator:
 
 
 def add_handlers(registry: kopf.OperatorRegistry, kinds: Iterable[Kind], deliver: Deliver) -> None:
-    """Have every event of these kinds delivered; no handler makes kopf write anything to an object.
+    """Deliver every event of these kinds; no handler makes kopf write anything to an object.
 
-    Objects that a kind's field selector leaves out are told as deleted: an operator of somebody else's watches them too.
+    Objects that a kind's field selector leaves out are reported as deleted: somebody else's operator watches them too.
     """
     for kind in kinds:
         kopf.on.event(kind.group, kind.version, kind.plural, id=f"{HANDLER_PREFIX}{kind.plural}", registry=registry)(
@@ -252,7 +252,7 @@ def _selected(field_selector: str, obj: Mapping[str, Any]) -> bool:
 
 
 class _Response(aiohttp.ClientResponse):
-    """A response that tells when it has been left, however that came about."""
+    """A response that reports when it has ended, however that came about."""
 
     on_end: Callable[[], None] | None = None
 
@@ -271,7 +271,7 @@ class _Response(aiohttp.ClientResponse):
 
 
 def _unless_it_is_the_end(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Report what nobody has caught, but for generators that kopf leaves open and that will not be closed: all is over then."""
+    """Report uncaught errors, except those of generators that kopf leaves open: everything has ended by then."""
     if "asyncgen" not in context:
         loop.default_exception_handler(context)
 
@@ -304,7 +304,7 @@ class _Run:
                 self._kopf_loop.call_soon_threadsafe(self._stop.set)
         await asyncio.wait([self._end], timeout=self._stop_seconds)
         if not self._end.done() and self._kopf_loop is not None and self._main_task is not None:
-            # Something in it keeps it from ending: it happens when it gives up while it reconnects.
+            # Something keeps it from ending, as may happen when it gives up while it reconnects.
             with contextlib.suppress(RuntimeError):  # as above
                 self._kopf_loop.call_soon_threadsafe(self._main_task.cancel)
             await asyncio.wait([self._end], timeout=self._stop_seconds)
@@ -319,7 +319,7 @@ class _Run:
             error = caught
         finally:
             self._started.set()
-            with contextlib.suppress(RuntimeError):  # the source's loop is closed: nobody is left to tell
+            with contextlib.suppress(RuntimeError):  # the source's loop is closed: nobody is waiting
                 self._loop.call_soon_threadsafe(self._tell, error)
 
     def _tell(self, error: BaseException | None) -> None:

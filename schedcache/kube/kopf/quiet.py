@@ -1,4 +1,4 @@
-"""What kopf logs and nobody needs. It is known by who is at work when kopf says it, never by its words, which change between versions.
+"""Filters what kopf logs and nobody needs, by the task that logs it and never by the words, which change between versions.
 
 Records are written by the task that they are about, so what that task has just done is noted in its context, and filters look there.
 """
@@ -11,33 +11,33 @@ from contextvars import ContextVar
 import kopf
 
 OBJECTS_LOGGER = "kopf.objects"
-"""Where kopf says what handlers do; in its documentation under this name."""
+"""The logger, documented by kopf, for what handlers do."""
 
 _failures: ContextVar[int] = ContextVar("_failures", default=0)
-"""How often in a row the request that this task repeats has failed."""
+"""How often in a row this task's request has failed."""
 _delivered: ContextVar[bool] = ContextVar("_delivered", default=False)
-"""A handler of ours has returned in this task, and kopf has not said yet that it succeeded."""
+"""A handler of ours has returned in this task, and kopf has not yet logged that it succeeded."""
 
 
 def note_failure() -> None:
-    """A request of kopf's has failed, and it will say so."""
+    """A request of kopf's has failed, and it will log that."""
     _failures.set(_failures.get() + 1)
 
 
 def note_answer() -> None:
-    """A request of kopf's was answered as it should be."""
+    """A request of kopf's has succeeded."""
     _failures.set(0)
 
 
 def note_delivery() -> None:
-    """A handler of ours is done, and kopf will say so."""
+    """A handler of ours has returned, and kopf will log that."""
     _delivered.set(True)
 
 
 def tell_failures_sparingly() -> None:
-    """Of the failures of one request in a row the first, second, fourth, eighth and so on: an API server may be away for an hour.
+    """Log the first, second, fourth, eighth ... failure of one request in a row: an API server may be away for an hour.
 
-    To be called once kopf has been imported, since it is about all of its loggers. Adding a filter twice is adding it once.
+    To be called after kopf has been imported, since it applies to all of its loggers. Calling it again changes nothing.
     """
     for name in list(logging.Logger.manager.loggerDict):
         if name.startswith("kopf."):
@@ -45,13 +45,13 @@ def tell_failures_sparingly() -> None:
 
 
 def leave_out_successes() -> None:
-    """A line for each event of ours otherwise, in the log of an operator that somebody else runs."""
+    """Otherwise the log of somebody else's operator would have a line for each of our events."""
     logging.getLogger(OBJECTS_LOGGER).addFilter(_is_not_about_success)
 
 
 @contextmanager
 def starting() -> Iterator[None]:
-    """As kopf starts it warns of how it is run, such as in a thread that gets no signals: that is so on purpose here."""
+    """When kopf starts it warns of how it is run, such as in a thread that gets no signals; here that is on purpose."""
     logger = logging.getLogger(kopf.spawn_tasks.__module__)
     logger.addFilter(_is_an_error)
     try:

@@ -1,4 +1,4 @@
-"""The EventSource on kopf, for those who run a kopf operator already; kept honest by sweeps."""
+"""The EventSource on kopf, for those who already run a kopf operator; sweeps correct it."""
 
 import asyncio
 import contextlib
@@ -53,7 +53,7 @@ class _Fed:
         self._grew_at = clock()
 
     def apply(self, type_: str | None, obj: Mapping[str, Any]) -> None:
-        """Apply one event, unless it is older than what is known already. Raises SinkError."""
+        """Apply one event, unless it is older than what is already known. Raises SinkError."""
         store, graves = self.store, self.graves
         self.stale_sweeps = 0
         identity = identify(obj)
@@ -79,17 +79,17 @@ class _Fed:
             self.version = version
 
     def listed(self, listing: Listing) -> None:
-        """A complete list has been applied: news older than it are none."""
+        """A complete list has been applied: older events are out of date."""
         self.graves.floor = listing.resource_version
         self.advance(listing.resource_version)
 
     def lost(self, why: str) -> None:
-        """An operator that was joined does not tell of this kind, or the server does not answer."""
+        """An operator that was joined does not report this kind, or the server does not answer."""
         self.contact.ended(self, why)
         self.contact.failed(why)
 
     def stalled(self) -> bool:
-        """Whether the first list has brought nothing new for long."""
+        """Whether the first list has brought nothing new for a long time."""
         if len(self.store) != self._held:
             self._held, self._grew_at = len(self.store), self._clock()
         return self._clock() - self._grew_at > self._stalled_seconds
@@ -99,7 +99,7 @@ class _Fed:
         return [uid for uid in findings.gone if uid in self.store]
 
     def still_behind(self, findings: Findings) -> list[str]:
-        """Those of which kopf has reported nothing meanwhile."""
+        """Those that kopf has not reported meanwhile."""
         found = []
         for uid, version in findings.behind.items():
             held = self.store.get(uid)
@@ -113,20 +113,20 @@ class KopfSource:
     """Keeps an EventSink in step with the API server through kopf; an EventSource.
 
     kopf reports no deletions that happen while its watch is interrupted, and no end of its first list. A sweep, which
-    lists metadata only, finds both, and whatever else kopf misses. The sink is called from the event loop that runs
+    lists metadata only, finds both, and anything else that kopf misses. The sink is called from the event loop that runs
     `run`, in the order in which events arrive from kopf.
 
-    kopf runs in a thread of its own here; or, with `registry`, it is an operator that somebody else runs: then this
-    source adds handlers to it and sweeps, and `run` may be a task in that operator's loop.
+    kopf runs in its own thread here. With `registry` it is an operator that somebody else runs: this source then adds
+    handlers to it and sweeps, and `run` may be a task in that operator's loop.
 
     Args:
-        transport: the way to the server, for sweeps and rebuilds; kopf gets its credentials.
-        sink: told of every change.
+        transport: requests to the server, for sweeps and rebuilds; kopf gets its credentials.
+        sink: called with every change.
         kinds: names from `KINDS`.
         settings: deadlines, pauses, pages and sweeps.
-        liveness_endpoint: URL at which kopf answers probes, None for nowhere; only where kopf is run here.
-        registry: of the operator to join, before it watches: not later than in a startup handler. It has to watch all
-            namespaces.
+        liveness_endpoint: URL at which kopf answers probes, None for nowhere; only if kopf runs here.
+        registry: of the operator to join, before it starts to watch: in a startup handler at the latest. It has to watch
+            all namespaces.
         clock: seconds, monotonic.
         known: the kinds by name, where some are not to be read as those in `KINDS`.
 
@@ -135,7 +135,7 @@ class KopfSource:
 
     Raises:
         ValueError: a kind that is not in `KINDS`.
-        CredentialError: credentials that kopf cannot use.
+        CredentialError: kopf cannot use the credentials.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class KopfSource:
         self._stopped = False
         self._woken = threading.Event()
         self._arrived = asyncio.Event()
-        # Whoever holds it changes stores: a full list must not interleave with events.
+        # Held while stores change: a full list must not interleave with events.
         self._applying = asyncio.Lock()
         self._sweep_wanted = asyncio.Event()
         self._rebuild_wanted = asyncio.Event()
@@ -187,9 +187,9 @@ class KopfSource:
         self._reliable.set()
 
     async def run(self) -> None:
-        """Feed the sink until cancelled. No answer of the server and no end of kopf ends it."""
+        """Feed the sink until cancelled. It goes on whatever the server answers, and if kopf ends."""
         self._loop, self._stopped = asyncio.get_running_loop(), False
-        # An operator that was joined may have told of something already.
+        # An operator that was joined may have reported something already.
         self._arrived.set()
         works: dict[str, Callable[[], Awaitable[None]]]
         works = {"pump": self._pump, "sweep": self._sweep_for_ever, "rebuild": self._rebuild_for_ever}
@@ -200,7 +200,7 @@ class KopfSource:
                 for name, work in works.items():
                     group.create_task(self._for_ever(name, work), name=f"kopf source {name}")
         finally:
-            # An operator that was joined goes on telling, and nobody takes it.
+            # An operator that was joined goes on reporting, and nobody listens.
             self._stopped = True
             self._arrivals.clear()
             for fed in self._fed.values():
@@ -213,12 +213,12 @@ class KopfSource:
     def resource_versions(self) -> Mapping[str, str]:
         """Kind -> the latest resourceVersion of what was delivered.
 
-        kopf keeps the order of events of one object only, so events before it may still be on their way.
+        kopf keeps the order of events only within one object, so events before it may still be on their way.
         """
         return {name: fed.version for name, fed in self._fed.items()}
 
     def ages(self) -> Mapping[str, float]:
-        """Kind -> seconds since an event or a sweep's list came, inf for never."""
+        """Kind -> seconds since the last event or a sweep's list, inf for never."""
         return {name: self._clock() - stats.last_heard for name, stats in self.stats.kinds.items()}
 
     def outages(self) -> Mapping[str, Outage]:
@@ -227,12 +227,12 @@ class KopfSource:
         return {name: outage for name, outage in found.items() if outage is not None}
 
     def request_rebuild(self, reason: str) -> None:
-        """Read every kind afresh and call `on_rebuild`; soon, once for any number of requests."""
+        """Read every kind again and call `on_rebuild`: soon, and once for any number of requests."""
         self.stats.rebuilds[reason] += 1
         self._rebuild_wanted.set()
 
     def rebuild_wanted(self) -> bool:
-        """Whether a rebuild was asked for and is not done: what the sink holds may be wrong."""
+        """Whether a rebuild is wanted or under way: what the sink holds may be wrong."""
         return self._rebuild_wanted.is_set()
 
     async def _for_ever(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -242,11 +242,11 @@ class KopfSource:
             except SinkError as error:
                 log.exception("an event could not be applied", kind=error.kind)
                 self.stats.kinds[error.kind].sink_errors += 1
-                # Nothing more is applied until the sink has been filled afresh.
+                # Nothing more is applied until the sink has been rebuilt.
                 self._reliable.clear()
                 self.request_rebuild("sink error")
             except Exception:
-                log.exception("a task of the kopf source crashed, starting it again", task=name)
+                log.exception("a task of the kopf source crashed, restarting it", task=name)
                 for stats in self.stats.kinds.values():
                     stats.crashes += 1
                 await asyncio.sleep(self._backoff.pause())
@@ -267,7 +267,7 @@ class KopfSource:
     # In the loop's.
 
     async def _operate(self, operator: KopfOperator) -> None:
-        """Run kopf, and run it again when it gives up or has been found wanting."""
+        """Run kopf, and restart it when it gives up or misses too much."""
         operating = self._operating = asyncio.create_task(operator.run(), name="kopf")
         try:
             await asyncio.wait([operating])
@@ -278,8 +278,8 @@ class KopfSource:
         cause = error.__cause__ if error is not None else None
         reason = "stale" if error is None else type(cause or error).__name__
         self.stats.source_restarts[reason] += 1
-        log.warning("kopf has ended, starting it again", reason=reason, error=str(error))
-        # What happens until it runs again, it will not tell.
+        log.warning("kopf has ended, restarting it", reason=reason, error=str(error))
+        # It will not report what happens until it runs again.
         self._sweep_wanted.set()
         await asyncio.sleep(self._backoff.pause())
 
@@ -320,7 +320,7 @@ class KopfSource:
                     await self._sweep_wanted.wait()
 
     async def _sweep(self, name: str, fed: _Fed) -> None:
-        """Compare one kind, give kopf time to catch up, and put the rest right. Raises SinkError."""
+        """Compare one kind, give kopf time to catch up, and repair the rest. Raises SinkError."""
         stats = self.stats.kinds[name]
         try:
             findings = await compare(self._transport, fed.store, self._settings)
@@ -379,20 +379,20 @@ class KopfSource:
         if self._operator is None:
             self._judge_operator_joined(name, fed, kopf_is_behind=kopf_is_behind)
         elif kopf_is_behind and not first:
-            # Perhaps it is on its last legs, which can take it a minute: look again soon.
+            # It may be about to give up, which can take it a minute: look again soon.
             self._sweep_wanted.set()
         if fed.stale_sweeps >= self._settings.stale_sweeps and self._operating is not None:
             fed.stale_sweeps = 0
             self._operating.cancel()
 
     def _judge_operator_joined(self, name: str, fed: _Fed, *, kopf_is_behind: bool) -> None:
-        """Its connections cannot be seen, so what a sweep found has to stand for them."""
+        """Its connections cannot be seen, so judge it by what a sweep found."""
         if not kopf_is_behind:
             fed.contact.opened(fed)
             return
         fed.lost("kopf is behind")
         if fed.stale_sweeps % self._settings.stale_sweeps == 0:
-            log.warning("kopf tells too little, sweeps make up for it: does it watch all namespaces?", kind=name)
+            log.warning("kopf misses events, sweeps make up for them; does it watch all namespaces?", kind=name)
 
     async def _rebuild_for_ever(self) -> None:
         while True:
@@ -403,7 +403,7 @@ class KopfSource:
                 await self._rebuild()
 
     async def _rebuild(self) -> None:
-        log.warning("reading everything afresh", reasons=dict(self.stats.rebuilds))
+        log.warning("reading everything again", reasons=dict(self.stats.rebuilds))
         listings = {name: await self._list_afresh(name, fed) for name, fed in self._fed.items()}
         self._rebuild_wanted.clear()
         try:
@@ -416,7 +416,7 @@ class KopfSource:
                     fed.synced = True
                     fed.store.synced()
         except Exception:
-            # Nothing is known of the sink now, and nothing but another rebuild can help.
+            # The sink's state is unknown now, and only another rebuild can help.
             log.exception("the rebuild failed")
             self.request_rebuild("rebuild failed")
         else:

@@ -7,11 +7,11 @@ from schedcache.ports import Outage
 
 
 class Contact:
-    """What is known of the connection that a kind's events come over; told by whoever lists and watches.
+    """What is known of the connection that a kind's events come over, as reported by whoever lists and watches.
 
     Args:
         clock: seconds, monotonic.
-        stats: of the kind; learns when the server was last heard.
+        stats: of the kind; notes when the server was last heard from.
     """
 
     def __init__(self, clock: Callable[[], float], stats: KindStats) -> None:
@@ -22,19 +22,19 @@ class Contact:
         self._stream: object | None = None
 
     def opened(self, stream: object) -> None:
-        """The server has accepted the watch. That is a sign of life: where nothing happens, the next one is a minute away."""
+        """The server has accepted the watch. That is a sign of life: if nothing happens, the next one is a minute away."""
         self._stream = stream
         self._stats.last_heard = self._clock()
 
     def ended(self, stream: object, why: str) -> None:
-        """The watch is over; nothing happens if another one, or none, is open."""
+        """The watch has ended; ignored if it is not the one that is open."""
         if self._stream is stream:
             self._stream = None
             self._why = why
             self._lost_at = self._clock()
 
     def heard(self) -> None:
-        """The server has answered otherwise: with a page of a list."""
+        """The server has answered with a page of a list."""
         self._lost_at = self._stats.last_heard = self._clock()
 
     def failed(self, why: str) -> None:
@@ -42,5 +42,5 @@ class Contact:
         self._why = why
 
     def outage(self) -> Outage | None:
-        """None while a watch is open; else how long it has been since one was, or since a page was read."""
+        """None while a watch is open; otherwise the time since one was open, or since a page was read."""
         return None if self._stream is not None else Outage(self._clock() - self._lost_at, self._why)

@@ -1,4 +1,4 @@
-"""Bytes of a list or a watch to objects: page by page, line by line, each object on its own."""
+"""Turns the bytes of a list or a watch into objects: page by page, line by line, each object separately."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ Source = msgspec.Raw | bytes | Mapping[str, Any]
 
 
 class Identity(NamedTuple):
-    """Which object it is; empty texts for what cannot be read."""
+    """Which object it is; empty strings for what cannot be read."""
 
     uid: str
     namespace: str
@@ -89,7 +89,7 @@ class StatusError(Exception):
 
 
 class BrokenStreamError(Exception):
-    """A line or a page that is no answer of an API server, such as one cut short."""
+    """A line or a page that is not a valid answer, such as one cut short."""
 
 
 _decode_list = msgspec.json.Decoder(_List).decode
@@ -105,9 +105,9 @@ def decode_page(body: bytes) -> Page:
     try:
         found = _decode_list(body)
     except DECODE_ERRORS as error:
-        raise BrokenStreamError(f"no list: {error}: {body[:80]!r}") from None
+        raise BrokenStreamError(f"not a list: {error}: {body[:80]!r}") from None
     if not found.metadata.resource_version:
-        raise BrokenStreamError("a list without a resourceVersion")
+        raise BrokenStreamError("the list has no resourceVersion")
     return Page(found.items or [], found.metadata.resource_version, found.metadata.continue_ or "")
 
 
@@ -116,7 +116,7 @@ def decode_metadata_page(body: bytes) -> tuple[list[Identity], str, str]:
     try:
         found = _decode_partial(body)
     except DECODE_ERRORS as error:
-        raise BrokenStreamError(f"no list of metadata: {error}: {body[:80]!r}") from None
+        raise BrokenStreamError(f"not a list of metadata: {error}: {body[:80]!r}") from None
     return (
         [_identity(item) for item in found.items or ()],
         found.metadata.resource_version,
@@ -129,14 +129,14 @@ def decode_event(line: bytes) -> tuple[str, msgspec.Raw]:
     try:
         event = _decode_event(line)
     except DECODE_ERRORS as error:
-        raise BrokenStreamError(f"no watch event: {error}: {line[:80]!r}") from None
+        raise BrokenStreamError(f"not a watch event: {error}: {line[:80]!r}") from None
     if event.type == "ERROR":
         raise _status_error(event.object)
     return event.type, event.object
 
 
 def identify(found: Source) -> Identity:
-    """Just enough of an object to say which one it is; empty texts where even that cannot be read."""
+    """Just enough of an object to say which one it is; empty strings if even that cannot be read."""
     try:
         if isinstance(found, Mapping):
             return _identity(msgspec.convert(found, _Identified))
@@ -146,13 +146,13 @@ def identify(found: Source) -> Identity:
 
 
 def decode_object(kind: Kind, found: Source) -> HeldObject:
-    """One object. Raises MalformedObjectError, also for one without the identity that every stored object has."""
+    """One object. Raises MalformedObjectError, also if it lacks the identity that every stored object has."""
     try:
         obj = kind.from_dict(found) if isinstance(found, Mapping) else kind.from_json(found)
     except MalformedObjectError:
         raise
     except Exception as error:
-        # An object that nobody thought of must not stop the others, nor end the watch again and again.
+        # An unforeseen object must not stop the others, nor end the watch again and again.
         raise MalformedObjectError(kind.name, identify(found).name, "", f"reading it failed: {error!r}") from error
     if not obj.uid:
         raise MalformedObjectError(kind.name, obj.name, "metadata.uid", "expected a UID, found none")

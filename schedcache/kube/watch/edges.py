@@ -13,32 +13,32 @@ class Ending(Enum):
     """Why a watch ended, or why a list could not be read; the value is its name in counters."""
 
     CLOSED = "closed"
-    """The server ended the stream in order: its time was up, or we read too slowly."""
+    """The server ended the stream properly: its time was up, or we read too slowly."""
     IDLE_CLOSED = "closed at once"
-    """As CLOSED, within a second and without an event, for the third time in a row."""
+    """As CLOSED, but within a second and without an event, for the third time in a row."""
     EXPIRED = "expired"
     """410: the server has forgotten the resourceVersion that we would go on from."""
     INVALID_VERSION = "invalid version"
-    """The server does not know the resourceVersion yet, or not as such: it was restored from a backup."""
+    """The server does not know the resourceVersion yet, or considers it invalid: it was restored from a backup."""
     THROTTLED = "throttled"
     UNAUTHORIZED = "unauthorized"
     FORBIDDEN = "forbidden"
     SERVER_ERROR = "server error"
     CONNECTION = "connection"
-    """Refused, reset or cut."""
+    """The connection was refused, reset or cut."""
     SILENT = "silent"
-    """Not a byte for longer than bookmarks are apart: the connection is dead without knowing it."""
+    """No data for longer than the interval between bookmarks: the connection is dead, but not closed."""
     BROKEN = "broken"
-    """Bytes that are no watch event."""
+    """A line that is not a watch event."""
 
 
 class Pause(Enum):
-    """What to wait for before going on."""
+    """What to wait for before the next request."""
 
     NONE = "none"
     BACKOFF = "backoff"
     RETRY_AFTER = "retry after"
-    """What the server asked for, else as BACKOFF."""
+    """What the server asked for, otherwise as BACKOFF."""
 
 
 class Edge(NamedTuple):
@@ -72,11 +72,11 @@ _WITHOUT_ANSWER: Mapping[str, Ending] = {UNREACHABLE: Ending.CONNECTION, SILENT:
 
 Failure = ApiError | StatusError | BrokenStreamError
 FAILURES = (ApiError, StatusError, BrokenStreamError)
-"""All in which a list or a watch may end; anything else is a fault in this program."""
+"""Every error that may end a list or a watch; any other is a fault in this program."""
 
 
 def ending_of(error: Failure) -> Ending:
-    """The ending that the failure of a read stands for."""
+    """The ending for the error of a list or a watch."""
     match error:
         case BrokenStreamError():
             return Ending.BROKEN
@@ -87,12 +87,12 @@ def ending_of(error: Failure) -> Ending:
 
 
 def retry_after_of(error: Failure | None) -> float | None:
-    """Seconds that the server asked to wait, None if it did not."""
+    """Seconds that the server asks to wait, None if it does not."""
     return error.retry_after if isinstance(error, ThrottledError | StatusError) else None
 
 
 def ending_of_status(code: int, reason: str = "", text: str = "") -> Ending:
-    """The ending that an answer other than 2xx, or an ERROR event, stands for."""
+    """The ending for an answer other than 2xx, or for an ERROR event."""
     if code == 410 or reason in ("Expired", "Gone"):
         return Ending.EXPIRED
     if code == 400 or _TOO_LARGE in text:

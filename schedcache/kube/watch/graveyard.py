@@ -1,4 +1,4 @@
-"""Telling late news from new: which objects are known to be gone, and which of two states is the newer one."""
+"""Recognises late events: which objects are known to be gone, and which of two states is newer."""
 
 import time
 from collections.abc import Callable
@@ -10,15 +10,15 @@ REMEMBERED_SECONDS = 600.0
 
 
 def is_newer(version: str, other: str) -> bool:
-    """Whether a resourceVersion is later than another of the same kind; where that cannot be told, news are taken for such."""
+    """Whether a resourceVersion is later than another of the same kind; if that is unknown, yes."""
     return compare_resource_versions(version, other) in (1, None)
 
 
 class Graveyard:
-    """UIDs of deleted objects, so that a late event does not bring one back; forgotten after ten minutes.
+    """UIDs of deleted objects, so that a late event does not bring one back; each is kept for ten minutes.
 
     Attributes:
-        floor: resourceVersion of the last complete list: what it lacks and is not newer is gone.
+        floor: resourceVersion of the last complete list: an object that is not in it, and not newer, is gone.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -30,7 +30,7 @@ class Graveyard:
         """The object was deleted at, or not there at, that resourceVersion."""
         now = self._clock()
         for oldest, (_, at) in list(islice(self._buried.items(), 2)):
-            # Two leave for each one that comes, so the yard shrinks to what is recent.
+            # Two leave for each one that comes, so only recent ones remain.
             if now - at > REMEMBERED_SECONDS:
                 del self._buried[oldest]
         self._buried[uid] = version, now

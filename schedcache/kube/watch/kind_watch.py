@@ -31,7 +31,7 @@ log = structlog.get_logger()
 
 
 class State(Enum):
-    """Where a kind is; docs/watch.md draws the machine."""
+    """The state of a kind; docs/watch.md has a diagram."""
 
     EMPTY = "Empty"
     LISTING = "Listing"
@@ -42,11 +42,11 @@ class State(Enum):
 
 
 class KindWatch:
-    """Lists a kind, then watches it, for ever; every answer of the server has its edge.
+    """Lists a kind, then watches it, for ever; for every answer of the server there is an edge.
 
     Args:
-        transport: the way to the server.
-        store: told of every change.
+        transport: requests to the server.
+        store: takes every change.
         timing: clock, sleep and jitter.
         settings: deadlines, pauses and pages.
         comeback: shared with the other kinds of the same server.
@@ -80,9 +80,9 @@ class KindWatch:
         self._comeback = comeback
         self._backoff = BackoffManager(timing, settings)
         self._relist_reason = ""
-        # How often a watch has ended in each way since the last one that was of any use.
+        # How often a watch has ended in each way since the last useful one.
         self._fruitless: Counter[Ending] = Counter()
-        # What the log said last, since the server answered as it should.
+        # The ending that was logged last, since the last proper answer.
         self._told: Ending | None = None
 
     async def run(self) -> None:
@@ -134,7 +134,7 @@ class KindWatch:
         self.delivered(listing)
 
     async def _watch(self) -> tuple[Failure | None, bool]:
-        """Apply events until the stream ends; the error that ended it (None: in order), and whether it was of any use."""
+        """Apply events until the stream ends; the error that ended it (None: it ended properly), and whether it was useful."""
         self.state = State.WATCHING
         stats = self.store.stats
         splitter = LineSplitter()
@@ -197,7 +197,7 @@ class KindWatch:
         self.version = version or self.version
 
     async def _follow(self, error: Failure | None, *, useful: bool) -> None:
-        """Take the edge that an end of the watch leads to."""
+        """Take the edge for the way in which the watch ended."""
         ending = Ending.CLOSED if error is None else ending_of(error)
         if useful:
             self._fruitless.clear()
@@ -240,27 +240,27 @@ class KindWatch:
             self._told = None
 
     def _report(self, ending: Ending, error: Failure, verb: str) -> None:
-        """Log it, unless it is what was logged last: what goes on is counted, and told when it is over."""
+        """Log it, unless it was the last thing logged: repetitions are counted, and recovery is logged."""
         if ending is self._told:
             return
         about = {"resource": self.store.kind.plural, "verb": verb, "ending": ending.value, "error": str(error)}
         if ending in (Ending.EXPIRED, Ending.SILENT):
-            log.info("the server's answer is followed", **about)
+            log.info("list or watch ended, starting again", **about)
             return
         self._told = ending
         if ending is Ending.FORBIDDEN:
-            log.error("not allowed; the verbs list and watch are needed, trying on", **about)
+            log.error("not allowed: the verbs list and watch are needed; trying again", **about)
         else:
-            log.warning("the server's answer is followed", **about)
+            log.warning("list or watch failed, trying again", **about)
 
 
 def _edge(ending: Ending, times: int) -> Edge:
-    """What follows from an ending that has come so many times since a watch was of any use."""
+    """What follows from an ending that has occurred so many times since the last useful watch."""
     relist, pause = EDGES[ending]
     if ending is Ending.BROKEN and times >= RELIST_AFTER_BROKEN:
         relist = True
     if ending is Ending.EXPIRED and times > 1:
-        # Even the list's own version had expired: listing without end would only make the server slower. The first time it is
-        # what an API server answers after its own start, when enough time has been lost already.
+        # Even the list's own version had expired: listing without end would only slow the server down. An API server also
+        # answers this after it has started; so there is no pause the first time, when enough time has been lost already.
         pause = Pause.BACKOFF
     return Edge(relist, pause)

@@ -12,7 +12,7 @@ STORAGE = "storage.k8s.io"
 
 
 class HeldObject(Protocol):
-    """What the watch path needs to know of a model object."""
+    """What the watch path needs to know about a model object."""
 
     @property
     def uid(self) -> str: ...
@@ -68,7 +68,7 @@ _SERVED = {
     "CSIStorageCapacity": (STORAGE, "csistoragecapacities"),
     "VolumeAttachment": (STORAGE, "volumeattachments"),
 }
-"""Group and plural of each kind beside Pod and Node."""
+"""Group and plural of each kind besides Pod and Node."""
 
 
 def _kind(name: str) -> Kind:

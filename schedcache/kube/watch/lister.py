@@ -14,7 +14,7 @@ class Lister:
     """Lists one kind with quorum reads, so that no list is older than what was seen before.
 
     Args:
-        transport: the way to the server.
+        transport: requests to the server.
         store: of the kind.
         settings: size and deadline of a page.
         clock: seconds, monotonic.
@@ -40,9 +40,9 @@ class Lister:
         self.page = 0
 
     async def read(self, *, afresh: bool = False) -> Listing:
-        """The whole list; unless `afresh`, what is held in the same resourceVersion is not decoded again.
+        """The whole list; unless `afresh`, an object that is held in the same resourceVersion is not decoded again.
 
-        Raises RefusedError, UnavailableError or BrokenStreamError; nothing of what was read until then is used.
+        Raises RefusedError, UnavailableError or BrokenStreamError; what was read until then is not used.
         """
         try:
             return await self._read({"limit": str(self._settings.page_limit)}, afresh=afresh)

@@ -1,4 +1,4 @@
-"""How long to work before others get their turn, and how long to wait after a failure."""
+"""How long to work before yielding to other tasks, and how long to wait after a failure."""
 
 import asyncio
 import random
@@ -10,12 +10,12 @@ from typing import Any
 from schedcache.kube.settings import SourceSettings
 
 SLICE_SECONDS = 0.005
-"""Work on objects is cut into slices of about this length, so that the event loop is never blocked for long."""
+"""Work on objects is done in slices of about this length, so that the event loop is never blocked for long."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Time and chance, as tests replace them.
+    """Time and randomness, which tests replace.
 
     Attributes:
         clock: seconds, monotonic.
@@ -29,7 +29,7 @@ class Timing:
 
 
 class TimeSlice:
-    """Tells when a piece of work has run long enough; use as `if slice.over(): await slice.rest()`."""
+    """Says when a piece of work has run long enough; use as `if slice.over(): await slice.rest()`."""
 
     def __init__(self, clock: Callable[[], float], seconds: float = SLICE_SECONDS) -> None:
         self._clock = clock
@@ -37,19 +37,19 @@ class TimeSlice:
         self._end = clock() + seconds
 
     def over(self) -> bool:
-        """Whether others should have their turn now."""
+        """Whether other tasks should run now."""
         return self._clock() >= self._end
 
     async def rest(self) -> None:
-        """Let everything else that is ready run once, then begin a new slice."""
+        """Let everything that is ready run once, then begin a new slice."""
         await asyncio.sleep(0)
         self._end = self._clock() + self._seconds
 
 
 class Comeback:
-    """Cuts short the pauses of all who wait for a server that was away, as soon as one of them has reached it.
+    """Cuts short the pauses of all who wait for an unreachable server, as soon as one of them has reached it.
 
-    Each backs off by itself; without this, the last of fourteen would be up to half a minute behind the first.
+    Each kind has its own backoff; without this, the last of fourteen would be up to half a minute behind the first.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Comeback:
 
 
 class BackoffManager:
-    """The pauses after failures, from the start again after a healthy time.
+    """The pauses after failures; they start over after a healthy time.
 
     Args:
         timing: clock and jitter.

@@ -1,4 +1,4 @@
-"""The EventSource that lists and watches by itself: a state machine for each kind, and who minds them."""
+"""The EventSource that lists and watches without a library: a state machine for each kind, and their supervisor."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -25,8 +25,8 @@ class Reflector:
     """Keeps an EventSink in step with the API server; an EventSource.
 
     Args:
-        transport: the way to the server.
-        sink: told of every change, from the event loop that runs `run`.
+        transport: requests to the server.
+        sink: called with every change, from the event loop that runs `run`.
         kinds: names from `KINDS`.
         settings: deadlines, pauses, pages and sweeps.
         timing: clock, sleep and jitter.
@@ -78,7 +78,7 @@ class Reflector:
         }
 
     async def run(self) -> None:
-        """Feed the sink until cancelled. No answer of the server ends it."""
+        """Feed the sink until cancelled. It goes on whatever the server answers."""
         try:
             while True:
                 if self._rebuild_wanted.is_set():
@@ -97,11 +97,11 @@ class Reflector:
         return {name: watch.version for name, watch in self._watches.items()}
 
     def states(self) -> Mapping[str, State]:
-        """Kind -> where its state machine is."""
+        """Kind -> the state of its state machine."""
         return {name: watch.state for name, watch in self._watches.items()}
 
     def ages(self) -> Mapping[str, float]:
-        """Kind -> seconds since the server was last heard on it, inf for never. Over 70 s something is wrong."""
+        """Kind -> seconds since the server last sent anything for it, inf for never. Over 70 s, something is wrong."""
         return {name: self._clock() - stats.last_heard for name, stats in self.stats.kinds.items()}
 
     def outages(self) -> Mapping[str, Outage]:
@@ -110,16 +110,16 @@ class Reflector:
         return {name: outage for name, outage in found.items() if outage is not None}
 
     def request_rebuild(self, reason: str) -> None:
-        """Read every kind afresh and call `on_rebuild`; soon, once for any number of requests."""
+        """Read every kind again and call `on_rebuild`: soon, and once for any number of requests."""
         self.stats.rebuilds[reason] += 1
         self._rebuild_wanted.set()
 
     def rebuild_wanted(self) -> bool:
-        """Whether a rebuild was asked for and is not done: what the sink holds may be wrong."""
+        """Whether a rebuild is wanted or under way: what the sink holds may be wrong."""
         return self._rebuild_wanted.is_set()
 
     async def _watch_until_rebuild(self) -> None:
-        """Run the state machines until one of them needs more than itself."""
+        """Run the state machines until a rebuild is wanted."""
         for name, watch in self._watches.items():
             self._tasks[name] = asyncio.create_task(watch.run(), name=f"reflector {name}")
         wanted = asyncio.create_task(self._rebuild_wanted.wait(), name="rebuild wanted")
@@ -151,7 +151,7 @@ class Reflector:
                         log.exception("a comparison crashed, trying again later", kind=name)
 
     async def _sweep(self, name: str, watch: KindWatch) -> None:
-        """Compare one kind with the server, and list it again if an event got lost."""
+        """Compare one kind with the server, and list it again if an event was lost."""
         stats = self.stats.kinds[name]
         settings = self._settings
         found = await lasting_differences(
@@ -163,13 +163,13 @@ class Reflector:
         stats.repaired["missed_delete"] += len(found.gone)
         stats.repaired["missed_add"] += missed_adds
         stats.repaired["missed_update"] += len(found.behind) - missed_adds
-        log.warning("events got lost, listing again", kind=name, gone=len(found.gone), behind=len(found.behind))
+        log.warning("events were lost, listing again", kind=name, gone=len(found.gone), behind=len(found.behind))
         if name in self._tasks:
             self._relists[name] = "sweep"
             self._tasks[name].cancel()
 
     def _ended(self, name: str, task: asyncio.Task[None]) -> None:
-        """A state machine never ends by itself: the sink has failed, or this program has a fault."""
+        """State machines do not end on their own: the sink has failed, or this program has a fault."""
         error = None if task.cancelled() else task.exception()
         watch, stats = self._watches[name], self.stats.kinds[name]
         if isinstance(error, SinkError):
@@ -182,7 +182,7 @@ class Reflector:
             self._tasks[name] = asyncio.create_task(watch.run(), name=f"reflector {name}")
             return
         stats.crashes += 1
-        log.error("a watch crashed, starting it again", kind=name, exc_info=error)
+        log.error("a watch crashed, restarting it", kind=name, exc_info=error)
         watch.start_over("crash")
         self._tasks[name] = asyncio.create_task(self._restarted(watch), name=f"reflector {name}")
 
@@ -199,11 +199,11 @@ class Reflector:
             await asyncio.wait(tasks)
 
     async def _rebuild(self) -> None:
-        """Lists of all kinds, then one call of the sink. The watches do not run meanwhile."""
+        """List all kinds, then call the sink once. The watches do not run meanwhile."""
         watches = self._watches
         if self._clock() - self._rebuilt_at < self._settings.rebuild_calm_seconds:
             await self._sleep(self._backoff.pause())
-        log.warning("reading everything afresh", reasons=dict(self.stats.rebuilds))
+        log.warning("reading everything again", reasons=dict(self.stats.rebuilds))
         for watch in watches.values():
             watch.start_over("rebuild")
         try:
@@ -217,7 +217,7 @@ class Reflector:
                 watch.delivered(lists[name].result())
             self._rebuilt_at = self._clock()
         except Exception:
-            # Nothing is known of the sink now, and nothing but another rebuild can help.
+            # The sink's state is unknown now, and only another rebuild can help.
             log.exception("the rebuild failed")
             self.request_rebuild("rebuild failed")
             self._rebuilt_at = self._clock()

@@ -10,21 +10,21 @@ class KindStats:
 
     Attributes:
         lists: lists that were read to their end.
-        list_pages: answers they came in.
-        list_failures: by reason: lists that were given up and started again.
+        list_pages: pages that they came in.
+        list_failures: by reason: lists that were abandoned and started again.
         relists: by reason: lists after the first one.
         watch_events: by type: ADDED, MODIFIED, DELETED, BOOKMARK.
         watch_restarts: by reason: ends of a watch.
         decode_seconds: time spent on reading objects.
         apply_seconds: time spent in the sink.
-        missed_deletes: deletions that no event told of, found by a relist or a sweep.
+        missed_deletes: deletions that no event reported, found by a relist or a sweep.
         malformed: objects that could not be read, each once for each of its resourceVersions.
         unreadable: how many of those exist now.
         sink_errors: exceptions raised by the sink.
-        crashes: ends of the kind's task by a fault in this program.
+        crashes: times that a fault in this program ended the kind's task.
         sweeps: metadata-only comparisons with the API server.
-        repaired: by what was wrong (missed_add, missed_update, missed_delete): objects that a sweep put right.
-        last_heard: when the last byte of a list or watch came, on the source's clock; -inf for never.
+        repaired: by what was wrong (missed_add, missed_update, missed_delete): objects that a sweep repaired.
+        last_heard: when the last byte of a list or watch arrived, on the source's clock; -inf for never.
         last_event: when the last event was applied, likewise.
     """
 
@@ -53,7 +53,7 @@ class SourceStats:
 
     Attributes:
         rebuilds: by reason: complete rebuilds of the sink.
-        source_restarts: by reason: how often kopf was started again; empty for the reflector.
+        source_restarts: by reason: how often kopf was restarted; empty for the reflector.
         kinds: by kind.
     """
 

@@ -1,4 +1,4 @@
-"""What is held of one kind, by UID: turns lists and events into calls of an EventSink."""
+"""The objects of one kind, by UID: turns lists and events into calls of an EventSink."""
 
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -13,7 +13,7 @@ from schedcache.ports import EventSink
 
 
 class SinkError(Exception):
-    """The sink raised: what it holds is unknown from here on. The cause is the sink's exception."""
+    """The sink raised: from now on its state is unknown. The cause is the sink's exception."""
 
     def __init__(self, kind: str, method: str, error: Exception) -> None:
         self.kind = kind
@@ -36,14 +36,14 @@ class Listing:
 
 
 class ObjectStore:
-    """The objects of one kind that the sink has been told of.
+    """The objects of one kind, as the sink knows them.
 
     Every change goes through here, so that the sink sees each UID added once, updated in order and deleted once. An
-    exception of the sink comes out as SinkError.
+    exception of the sink becomes a SinkError.
 
     Args:
         kind: what is held.
-        sink: who is told.
+        sink: called with every change.
         stats: where changes are counted.
         timer: seconds, for measuring work.
     """
@@ -71,11 +71,11 @@ class ObjectStore:
         return self._objects.get(uid)
 
     def uids(self) -> Collection[str]:
-        """UIDs of all that is held."""
+        """The UIDs of all objects held."""
         return self._objects.keys()
 
     def objects(self) -> list[HeldObject]:
-        """All that is held."""
+        """All objects held."""
         return list(self._objects.values())
 
     def unreadable_version(self, uid: str) -> str:
@@ -91,7 +91,7 @@ class ObjectStore:
             self.stats.decode_seconds += self._timer() - started
 
     def read_into(self, listing: Listing, raw: msgspec.Raw, *, afresh: bool) -> None:
-        """Decode one item of a list; unless `afresh`, an object held in the same resourceVersion is taken as it is."""
+        """Decode one item of a list; unless `afresh`, an object held in the same resourceVersion is reused."""
         if not afresh and self._objects:
             identity = identify(raw)
             held = self._objects.get(identity.uid)
@@ -127,7 +127,7 @@ class ObjectStore:
         self._tell(self._sink.on_add, obj)
 
     def delete(self, uid: str, *, missed: bool) -> bool:
-        """The object is gone; whether it was held. Raises SinkError."""
+        """The object is gone. Returns whether it was held. Raises SinkError."""
         self._forget_unreadable(uid)
         held = self._objects.pop(uid, None)
         if held is None:
@@ -146,7 +146,7 @@ class ObjectStore:
         return True
 
     def malformed(self, identity: Identity, error: MalformedObjectError) -> None:
-        """The object's newest state cannot be read: told once for each resourceVersion. Raises SinkError."""
+        """The object's newest state cannot be read: reported once for each resourceVersion. Raises SinkError."""
         if identity.uid:
             if self._unreadable.get(identity.uid) == identity.resource_version:
                 return
@@ -159,9 +159,9 @@ class ObjectStore:
             raise SinkError(self.kind.name, "on_malformed", failure) from failure
 
     def replace(self, listing: Listing) -> Iterator[None]:
-        """Make what is held equal to the list: additions and changes first, then deletions; one for each step.
+        """Make what is held equal to the list: additions and changes first, then deletions, one per step.
 
-        Every step leaves the store and the sink agreeing, so others may run between steps. Raises SinkError.
+        Store and sink agree after every step, so others may run between steps. Raises SinkError.
         """
         listed = self._listed(listing)
         for obj in listing.objects.values():
@@ -177,7 +177,7 @@ class ObjectStore:
             self._forget_unreadable(uid)
 
     def adopt(self, listing: Listing) -> None:
-        """Hold what the list holds, without telling the sink object by object. Raises SinkError for a malformed one."""
+        """Hold what is in the list, without calling the sink for each object. Raises SinkError for a malformed one."""
         listed = self._listed(listing)
         kept = {uid: obj for uid, obj in self._objects.items() if uid in listed}
         self._objects = kept | listing.objects
@@ -195,7 +195,7 @@ class ObjectStore:
             raise SinkError(self.kind.name, "on_synced", error) from error
 
     def _listed(self, listing: Listing) -> set[str]:
-        """UIDs of the list, those of unreadable objects included: their last readable state stays held."""
+        """UIDs of the list, including those of unreadable objects, whose last readable state is kept."""
         listed = set(listing.objects)
         for identity, _ in listing.malformed:
             key = f"{identity.namespace}/{identity.name}" if self.kind.namespaced else identity.name

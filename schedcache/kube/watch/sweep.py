@@ -1,4 +1,4 @@
-"""Comparing what is held of a kind with what the API server has, by UID and resourceVersion alone."""
+"""Compares what is held of a kind with what the API server has, by UID and resourceVersion alone."""
 
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
@@ -15,10 +15,10 @@ class Findings(NamedTuple):
     """What a comparison found.
 
     Attributes:
-        gone: UIDs that were held before the list was asked for and are not in it: deleted for good, since no UID comes
-            again and the list is a quorum read.
-        behind: UID -> the resourceVersion held ("" for none) of objects that the server has in another one. Those may
-            be on their way to us.
+        gone: UIDs that were held before the list was requested and are not in it: deleted for good, since a UID is never
+            used again and the list is a quorum read.
+        behind: UID -> the resourceVersion held ("" for none) of objects that the server has in another one, which may
+            still be on its way to us.
         listed: how many objects the server has.
         resource_version: of the list.
     """
@@ -39,7 +39,7 @@ async def compare(transport: Transport, store: ObjectStore, settings: SourceSett
         if held is None or held.resource_version != version:
             behind[uid] = held.resource_version if held is not None else ""
     for uid in [uid for uid in behind if store.unreadable_version(uid) == listed[uid]]:
-        # Seen, but not readable: another look would not change that.
+        # Received, but not readable: reading it again would not change that.
         del behind[uid]
     store.stats.sweeps += 1
     return Findings([uid for uid in held_before if uid not in listed], behind, len(listed), resource_version)
@@ -48,7 +48,7 @@ async def compare(transport: Transport, store: ObjectStore, settings: SourceSett
 async def lasting_differences(
     transport: Transport, store: ObjectStore, settings: SourceSettings, pause: Callable[[], Awaitable[object]]
 ) -> Findings:
-    """Compare, and if anything differs compare again after a pause: what is still the same is no news on its way.
+    """Compare, and if anything differs, compare again after a pause: a difference that stays is not just an event on its way.
 
     Raises RefusedError, UnavailableError or BrokenStreamError.
     """

@@ -1,4 +1,4 @@
-"""Binding pods, and looking at a pod as it is now."""
+"""Binds pods, and reads a pod as it is now."""
 
 import asyncio
 import time
@@ -30,15 +30,15 @@ class ApiBinder:
     """A Binder on the API server.
 
     Args:
-        transport: the way to the server.
+        transport: requests to the server.
         rate: the budget of bind requests, shared with nothing else.
         settings: how many may be under way at once.
         clock: seconds, monotonic.
         read_pod: reads a pod, as the event source does.
 
     Attributes:
-        in_flight: bind requests without an answer yet, those that wait for their turn included.
-        binds: whether these are answered.
+        in_flight: bind requests without an answer yet, including those that wait for their turn.
+        binds: whether binds are answered.
         reads: whether live reads are.
     """
 
@@ -66,7 +66,7 @@ class ApiBinder:
             {
                 "apiVersion": "v1",
                 "kind": "Binding",
-                # The UID keeps a pod that was made again under the same name from being bound in the old one's place.
+                # The UID keeps a new pod of the same name from being bound in the old one's place.
                 "metadata": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
                 "target": {"apiVersion": "v1", "kind": "Node", "name": node_name},
             }
@@ -75,7 +75,7 @@ class ApiBinder:
         try:
             await self._rate.acquire()
             async with self._turn:
-                # The answer is a Status, never a Binding; that it is no refusal is all there is to know.
+                # The answer is a Status, never a Binding; all that matters is that it is not a refusal.
                 with _noted(self.binds):
                     await self._transport.send("POST", f"{pod_path(pod.namespace, pod.name)}/binding", body)
         finally:

@@ -1,4 +1,4 @@
-"""Publishing Kubernetes events in the background, as client-go's events recorder does."""
+"""Publishes Kubernetes events in the background, as client-go's events recorder does."""
 
 import asyncio
 import socket
@@ -49,14 +49,14 @@ class _Series(msgspec.Struct):
 class ApiEventRecorder:
     """An EventRecorder on the API server, group events.k8s.io/v1.
 
-    The same event of the same pod again is merged into a series: the second occurrence is written at once, further ones
-    are counted here and written every half hour and when the series ends. Unlike client-go, an event with another note
-    is another event, so that no note gets lost. Give `run` a task, and call `drain` before ending it.
+    Repetitions of an event of a pod are merged into a series: the second occurrence is written at once, further ones are
+    counted here and written every half hour and when the series ends. Unlike in client-go, an event with another note
+    is another event, so that no note is lost. Run `run` as a task, and call `drain` before ending it.
 
     Args:
-        transport: the way to the server.
+        transport: requests to the server.
         rate: the budget of these writes; never that of binds.
-        profiles: names of the scheduler's profiles. An event's reporting controller is the one that its pod names, or
+        profiles: names of the scheduler's profiles. An event's reporting controller is the one named by its pod, or
             the first for a pod of another scheduler.
         settings: how many at once, how many may wait, how they are merged, limited and repeated.
         host: part of the reporting instance.
@@ -86,7 +86,7 @@ class ApiEventRecorder:
         self._host = host or socket.gethostname()
         self._wall_clock = wall_clock
         self._queue = WriteQueue(self._write, workers=settings.concurrent_events, limit=settings.waiting_events)
-        # Least recently made first, in both.
+        # Oldest first, in both.
         self._series: dict[Key, _Series] = {}
         self._budgets: dict[str, tuple[float, float]] = {}
         self._stamp = 0
@@ -98,7 +98,7 @@ class ApiEventRecorder:
 
     @property
     def waiting(self) -> int:
-        """Events whose write waits."""
+        """The number of events that wait to be written."""
         return len(self._queue)
 
     async def run(self) -> None:
@@ -108,7 +108,7 @@ class ApiEventRecorder:
             group.create_task(self._look_after_series(), name="event series")
 
     async def drain(self, timeout: float) -> int:
-        """Write all that is known, at most for `timeout` seconds; how many writes are left."""
+        """Write everything, for at most `timeout` seconds. Returns how many writes are left."""
         for series in self._series.values():
             if series.count > series.written:
                 self._put(series)
@@ -134,7 +134,7 @@ class ApiEventRecorder:
     def _begin(self, key: Key, pod: Pod, now: float) -> None:
         _, type_, reason, action, note = key
         controller = pod.scheduler_name if pod.scheduler_name in self._profiles else self._profiles[0]
-        # Two events of one pod must not share a name, however coarse the clock is.
+        # Two events of one pod must not have the same name, however coarse the clock is.
         self._stamp = max(self._stamp + 1, int(now * 1e9))
         name = event_name(pod.name, self._stamp)
         series = _Series(key, name, pod.namespace, {}, now)
@@ -203,13 +203,13 @@ class ApiEventRecorder:
     async def _write(self, _name: str, series: _Series) -> None:
         count = series.count
         if count <= series.written:
-            # The write that was under way when this one was asked for has told it all; a series of one is refused.
+            # The write that was under way when this one was requested has covered it; a series of one is refused.
             return
         try:
             self.retries += await send_again(partial(self._send, series), self._settings)
         except ApiError as error:
             self.dropped["failed" if error.may_pass else "refused"] += 1
-            # Without it the next one like it starts anew, and is not added to a series that is not there.
+            # Forgotten, so that the next one like it starts a new series.
             self._series.pop(series.key, None)
             self._told.warning(error, name=f"{series.namespace}/{series.name}")
         else:
@@ -226,7 +226,7 @@ class ApiEventRecorder:
         try:
             await self._post(series)
         except ConflictError:
-            # A first try that had no answer did it.
+            # An earlier try, which had no answer, succeeded.
             if series.count > 1:
                 await self._patch(series)
 

@@ -25,7 +25,7 @@ class TokenBucket:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         if qps > 0 and burst < 1:
-            raise ValueError(f"burst: expected at least 1 with a qps of {qps:g}, got {burst}")
+            raise ValueError(f"burst: expected at least 1 if qps is {qps:g}, got {burst}")
         self.qps = qps
         self.burst = burst
         self._clock = clock
@@ -43,7 +43,7 @@ class TokenBucket:
         if self._tokens >= 0:
             return
         try:
-            # The token is taken in advance, so whoever comes next waits behind this one.
+            # The token is taken in advance, so later callers wait behind this one.
             await self._sleep(-self._tokens / self.qps)
         except asyncio.CancelledError:
             self._tokens += 1

@@ -1,4 +1,4 @@
-"""Trying a write again that is safe to repeat."""
+"""Retries writes that are safe to repeat."""
 
 import asyncio
 import random
@@ -20,8 +20,8 @@ async def send_again(
 
     Args:
         send: sends it once.
-        settings: how often, and the pauses between.
-        obsolete: asked before each further try: whether it is not worth it any more.
+        settings: how often, and the pauses between tries.
+        obsolete: called before each further try: whether the write is no longer needed.
         sleep: waits that many seconds.
         rng: jitter of the pauses.
 
@@ -29,7 +29,7 @@ async def send_again(
         How often it was sent again.
 
     Raises:
-        ApiError: of the last try, or of the first that no repetition would help.
+        ApiError: of the last try, or of the first that could not succeed later.
     """
     for again, pause in enumerate(settings.retry_backoff.pauses(rng), start=1):
         try:

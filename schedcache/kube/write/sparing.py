@@ -1,4 +1,4 @@
-"""Telling of what may go wrong a thousand times in a row."""
+"""Logs what may go wrong a thousand times in a row."""
 
 import time
 from collections.abc import Callable
@@ -12,13 +12,13 @@ log = structlog.get_logger()
 
 
 class SparingLog:
-    """Warnings about refused or failed requests: the first of its sort at once, then one in so many seconds for all like it.
+    """Warnings about refused or failed requests: the first of its kind at once, then at most one in so many seconds.
 
-    Of one sort are those with the same status and reason. The next line tells how many were left out before it.
+    Those with the same status and reason are of one kind. A line says how many were left out before it.
 
     Args:
         event: what is logged.
-        seconds: between two that are alike.
+        seconds: between two of one kind.
         clock: seconds, monotonic.
     """
 

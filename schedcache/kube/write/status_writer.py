@@ -1,4 +1,4 @@
-"""Writing what became of a pod into its status, in the background."""
+"""Writes the outcome of scheduling into a pod's status, in the background."""
 
 import time
 from collections import Counter
@@ -36,19 +36,19 @@ class _Write(NamedTuple):
 class ApiStatusWriter:
     """A StatusWriter on the API server: strategic merge patches of pods/status, as kube-scheduler 1.37 sends them.
 
-    Give `run` a task, and call `drain` before ending it.
+    Run `run` as a task, and call `drain` before ending it.
 
     Args:
-        transport: the way to the server.
+        transport: requests to the server.
         rate: the budget of these writes; never that of binds.
-        settings: how many at once, how many may wait, how often they are repeated.
+        settings: how many at once, how many may wait, how often they are retried.
         wall_clock: seconds since the epoch.
 
     Attributes:
         written: patches that succeeded.
-        skipped: patches that would have changed nothing, and were not sent.
+        skipped: patches that were not sent, since they would have changed nothing.
         retries: patches that were sent again.
-        dropped: by reason (gone, replaced, refused, failed, full): patches that were given up.
+        dropped: by reason (gone, replaced, refused, failed, full): patches that were not written.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ApiStatusWriter:
 
     @property
     def waiting(self) -> int:
-        """Pods whose write waits."""
+        """The number of pods with a waiting write."""
         return len(self._queue)
 
     async def run(self) -> None:
@@ -79,7 +79,7 @@ class ApiStatusWriter:
         await self._queue.run()
 
     async def drain(self, timeout: float) -> int:
-        """Wait until all is written, at most `timeout` seconds; how many writes are left."""
+        """Wait until everything is written, for at most `timeout` seconds. Returns how many writes are left."""
         return await self._queue.drain(timeout)
 
     def patch_status(self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None = None) -> None:
@@ -89,7 +89,7 @@ class ApiStatusWriter:
             if nominated_node_name is None:
                 nominated_node_name = waiting.nominated_node_name
         elif pod.uid not in self._queue:
-            # Nothing of ours is under way, so the pod given tells what is written there.
+            # No write of ours is under way, so the pod given shows what the API server has.
             if condition is not None and _says_so(pod, condition):
                 condition = None
             if nominated_node_name == pod.nominated_node_name:
@@ -100,7 +100,7 @@ class ApiStatusWriter:
             self.dropped["full"] += 1
 
     def forget(self, uid: str) -> None:
-        """Drop a write that waits for a pod that is gone or bound."""
+        """Drop the waiting write of a pod that is gone or bound."""
         self._queue.discard(uid)
 
     async def _write(self, uid: str, write: _Write) -> None:
@@ -135,7 +135,7 @@ class ApiStatusWriter:
             status["conditions"] = [self._condition(write.pod, write.condition)]
         if write.nominated_node_name is not None:
             status["nominatedNodeName"] = write.nominated_node_name or None
-        # The UID keeps a pod that was made again under the same name from getting the old one's status.
+        # The UID keeps a new pod of the same name from getting the old one's status.
         return {"metadata": {"uid": write.pod.uid}, "status": status}
 
     def _condition(self, pod: Pod, condition: PodCondition) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class ApiStatusWriter:
 
 
 def _says_so(pod: Pod, condition: PodCondition) -> bool:
-    """Whether the pod has the condition already; as in kube-scheduler the generation it was observed at does not count."""
+    """Whether the pod already has the condition; as in kube-scheduler, the observed generation does not count."""
     now = pod.condition(condition.type)
     return now is not None and (now.status, now.reason, now.message) == (
         condition.status,

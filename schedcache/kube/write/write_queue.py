@@ -1,4 +1,4 @@
-"""Writes that wait to be made in the background."""
+"""Writes that wait to be sent in the background."""
 
 import asyncio
 from collections import deque
@@ -16,8 +16,8 @@ class WriteQueue(Generic[V]):
     """Waiting writes by key: the oldest key first, the newest value for a key, never two writes of one key at once.
 
     Args:
-        write: makes one write. It handles every answer of the server; an exception is a fault in this program, which
-            is logged and counted and ends that write only.
+        write: sends one write. It handles every answer of the server; an exception is a fault in this program, which
+            is logged and counted, and ends only that write.
         workers: how many writes may be under way at once.
         limit: how many keys may wait.
 
@@ -31,7 +31,7 @@ class WriteQueue(Generic[V]):
         self._limit = limit
         self._waiting: dict[str, V] = {}
         self._busy: set[str] = set()
-        # Workers without work: one is woken for each write, where an event would wake them all.
+        # Idle workers: one is woken for each write, whereas an event would wake them all.
         self._resting: deque[asyncio.Future[None]] = deque()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -48,7 +48,7 @@ class WriteQueue(Generic[V]):
         return self._waiting.get(key)
 
     def put(self, key: str, value: V) -> bool:
-        """Have a value written, in place of one that waits under the key; False, and nothing done, if there is no room."""
+        """Write the value, in place of one that waits under the key; False, and nothing is done, if there is no room."""
         if key not in self._waiting and len(self._waiting) >= self._limit:
             return False
         self._waiting[key] = value
@@ -68,7 +68,7 @@ class WriteQueue(Generic[V]):
                 group.create_task(self._work(), name=f"writer {number}")
 
     async def drain(self, timeout: float) -> int:
-        """Wait until nothing is left to write, at most `timeout` seconds; how many writes are left. `run` must run."""
+        """Wait until nothing is left to write, for at most `timeout` seconds. Returns how many writes are left. `run` must run."""
         try:
             async with asyncio.timeout(timeout):
                 await self._idle.wait()
