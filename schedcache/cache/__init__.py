@@ -1,9 +1,9 @@
 """The scheduler cache: which pods hold what on which node, decisions that the API server has not confirmed included.
 
-Promises: the state, errors and orders of kube-scheduler 1.34.4's cache, the last one with FinishBinding and expiry. A call either
-does all of its work or raises a `CacheError` and changes nothing. One generation counts every change, and a `Snapshot` shows
-exactly one generation, whatever happens to the cache afterwards. `SchedulerCache` may be called from any thread; a `Snapshot`
-and `ClusterObjects` belong to the thread that runs the scheduling cycles.
+Promises: the state, errors and orders of kube-scheduler 1.34.4's cache, the last version with FinishBinding and expiry. A call
+either does all of its work or raises a `CacheError` and changes nothing. One generation counts every change, and a `Snapshot`
+shows exactly one generation, whatever happens to the cache afterwards. `SchedulerCache` may be called from any thread; a
+`Snapshot` and `ClusterObjects` belong to the thread that runs the scheduling cycles.
 
 May touch: memory. Nothing here does I/O, sleeps or decides anything by itself: the clock is a callable, and a pod past its
 deadline is only reported (`expired_pods`) until a caller expires it.

@@ -1,4 +1,4 @@
-"""The kinds beside Pod and Node that plugins read: one indexed store a kind."""
+"""The kinds besides Pod and Node that plugins read: one indexed store per kind."""
 
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
@@ -17,12 +17,12 @@ CLAIM = "claim"
 PERSISTENT_VOLUME = "PersistentVolume"
 PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
 ASSUMABLE = frozenset({PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM})
-"""Kinds that a volume binder changes in thought before it changes them in the API."""
+"""Kinds of which a volume binder assumes changes before it makes them in the API."""
 
 Listener = Callable[[str, str], None]
-"""Told namespace and name of an object that is shown otherwise now, or no more."""
+"""Called with the namespace and name of an object that is now shown differently, or no longer shown."""
 OnRestored = Callable[[str, ClusterObject, ClusterObject], None]
-"""Told kind, what was assumed, and what the API has and is shown again."""
+"""Called with the kind, the assumed object, and the API's, which is shown again."""
 
 _Key = tuple[str, str]
 _IndexFunction = Callable[[Any], Hashable]
@@ -48,7 +48,7 @@ class _Store:
         self.generation = generation
         self.visible: dict[_Key, ClusterObject] = {}
         self.base: dict[_Key, ClusterObject] = {}
-        """What the API has of the objects that `visible` has an assumed one of."""
+        """The API's version of the objects that are assumed in `visible`."""
         self.listeners: list[Listener] = []
         self._functions: dict[str, _IndexFunction] = {NAMESPACE: lambda o: o.namespace, **_INDEXES.get(kind, {})}
         self._indexes: dict[str, dict[Hashable, dict[_Key, ClusterObject]]] = {name: {} for name in self._functions}
@@ -121,10 +121,10 @@ class ClusterObjects:
     """Objects by kind (the API's name), namespace and name; a kind that was never fed is empty.
 
     PersistentVolumes and PersistentVolumeClaims may be assumed: shown changed until the API shows a newer version or the
-    assumption is taken back. Everything is called from the thread that runs the scheduling cycles.
+    assumption is taken back. All calls come from the thread that runs the scheduling cycles.
 
     `validate` recomputes and compares the indexes of the kind after each change (see `Validator` for large clusters) and raises
-    CacheCorruptedError on a difference, or hands it to `on_corruption`; `replace` mends it.
+    CacheCorruptedError on a difference, or passes it to `on_corruption`; `replace` repairs it.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class ClusterObjects:
         return self._store(kind).visible.values()
 
     def get(self, kind: str, namespace: str, name: str) -> Any | None:
-        """One object, as assumed where it is; `namespace` is "" for kinds without namespaces."""
+        """One object, in its assumed state if it has one; `namespace` is "" for kinds without namespaces."""
         return self._store(kind).visible.get((namespace, name))
 
     def indexed(self, kind: str, index: str, value: Hashable) -> Collection[Any]:
@@ -172,7 +172,7 @@ class ClusterObjects:
     update = add
 
     def remove(self, kind: str, obj: ClusterObject) -> None:
-        """The API has the object no more. Nothing where another one of that name (by UID) has taken its place."""
+        """The API no longer has the object. Nothing happens if another object (by UID) has its name by now."""
         store, key = self._store(kind), _key(obj)
         held = store.base.get(key, store.visible.get(key))
         if held is not None and (not obj.uid or held.uid == obj.uid):
@@ -181,9 +181,9 @@ class ClusterObjects:
             self._done(store, key)
 
     def replace(self, kind: str, objects: Iterable[ClusterObject]) -> None:
-        """The API has exactly these: all indexes are made anew.
+        """The API has exactly these objects; all indexes are rebuilt.
 
-        What is assumed stays where the version that it was assumed on is still the newest.
+        An assumption stays if the version that it was based on is still the newest.
         """
         before = self._store(kind)
         store = self._stores[kind] = before.renewed(objects)
@@ -198,8 +198,8 @@ class ClusterObjects:
     def assume(self, kind: str, obj: ClusterObject) -> None:
         """Show the object changed. `obj` keeps the resourceVersion of the API's object that it was made from.
 
-        Raises UnknownObjectError, StaleObjectError when the API has another version by now, and ValueError for a kind that
-        nothing assumes.
+        Raises UnknownObjectError, StaleObjectError if the API has another version by now, and ValueError for a kind that
+        cannot be assumed.
         """
         if kind not in ASSUMABLE:
             raise ValueError(f"a {kind} cannot be assumed, only one of {', '.join(sorted(ASSUMABLE))}")
@@ -216,7 +216,7 @@ class ClusterObjects:
         self._done(store, key)
 
     def restore(self, kind: str, assumed: ClusterObject) -> None:
-        """Take back what was assumed; nothing where a newer version, or another assumption, has taken its place."""
+        """Withdraw an assumption; does nothing if a newer version, or another assumption, has replaced it."""
         store, key = self._store(kind), _key(assumed)
         if key in store.base and store.visible.get(key) is assumed:
             held = store.base.pop(key)

@@ -1,4 +1,4 @@
-"""The snapshot as numpy columns, one row a node, for plugins that look at all nodes at once."""
+"""The snapshot as numpy columns, one row per node, for plugins that look at all nodes at once."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -26,28 +26,28 @@ _NOBODY.frozen = True
 
 
 class Columns:
-    """One row a node. Only the rows in `order` are live; a row is used again after its node has gone.
+    """One row per node. Only the rows in `order` are live; a row is used again after its node has gone.
 
-    Arrays are replaced when they grow, so take them from here anew after each update of the snapshot. Amounts are
+    Arrays are replaced when they grow, so fetch them again after each update of the snapshot. Amounts are
     milli-CPU, bytes and whole units, clamped to 64 bits. `requested` and `allocatable` are [resource, row],
     `non_zero_requested` is [milli-CPU and bytes, row]. The index of a resource may change with each update of the snapshot.
 
     `version` counts the rows written. `generation[row]` is the version at which the row last changed in any way,
-    `node_generation[row]` the one at which its node object did; `changed_since` tells which rows to look at again.
+    `node_generation[row]` the one at which its node object did; `changed_since` says which rows to look at again.
     """
 
     def __init__(self) -> None:
         n = _FIRST_CAPACITY
         self.rows = 0
-        """Rows in use, the freed ones among them included: every live row is smaller."""
+        """The number of rows in use, including freed ones: every live row is below it."""
         self.order: Rows = np.empty(0, np.intp)
-        """Live rows, in the order in which nodes are looked at."""
+        """Live rows, in the order in which nodes are considered."""
         self.names: list[str] = []
         self.infos: list[NodeInfo] = []
         self.row_of: dict[str, int] = {}
         self.version = 0
         self.topology_version = 0
-        """Moves when a node comes or goes or its labels or taints change, and not with its status."""
+        """Changes when a node comes or goes or its labels or taints change, but not with its status."""
         self.generation: Int64s = np.zeros(n, np.int64)
         self.node_generation: Int64s = np.zeros(n, np.int64)
         self.resource_index: dict[str, int] = {name: i for i, name in enumerate(_FIXED)}
@@ -60,7 +60,7 @@ class Columns:
         self.required_anti_affinity_pods: Int64s = np.zeros(n, np.int64)
         self.unschedulable: npt.NDArray[np.bool_] = np.zeros(n, np.bool_)
         self.host_ports: dict[tuple[str, int], dict[int, tuple[str, ...]]] = {}
-        """(protocol, port) -> row -> the IPs it is taken on."""
+        """(protocol, port) -> row -> the IPs on which it is taken."""
         self._most_resources = _MANY_RESOURCES
         self._taints: InternedColumn[tuple[Taint, ...]] = InternedColumn(n)
         self._labels: dict[str, InternedColumn[str]] = {}
@@ -79,7 +79,7 @@ class Columns:
         return self._taints.values
 
     def label_ids(self, key: str) -> npt.NDArray[np.int32]:
-        """For each row the index in `label_values(key)` of its label `key`, -1 where the node does not have it."""
+        """For each row the index in `label_values(key)` of its label `key`, -1 if the node does not have it."""
         return self._label(key).ids
 
     @property
@@ -92,7 +92,7 @@ class Columns:
         return self._label(key).values
 
     def interned(self) -> Iterator[tuple[str, InternedColumn[Any]]]:
-        """What is interned, with its name: taints, and the labels that have been asked for."""
+        """The interned columns by name: taints, and the labels that have been asked for."""
         yield "taints", self._taints
         for key, column in self._labels.items():
             yield f"label {key}", column

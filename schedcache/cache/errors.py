@@ -1,16 +1,16 @@
-"""What the cache refuses, one class a reason, each with a stable `kind` for programs."""
+"""What the cache refuses: one class per reason, each with a stable `kind` for programs."""
 
 from typing import ClassVar
 
 
 class CacheError(Exception):
-    """A call that the cache refused; unless a class says otherwise its state is as before."""
+    """A call that the cache refused. Unless a class says otherwise, its state is unchanged."""
 
     kind: ClassVar[str] = "cache_error"
 
 
 class NoUIDError(CacheError):
-    """A pod without UID: the cache knows pods by nothing else."""
+    """A pod without a UID, by which the cache identifies pods."""
 
     kind = "no_uid"
 
@@ -22,13 +22,13 @@ class NoNodeNameError(CacheError):
 
 
 class AlreadyCachedError(CacheError):
-    """`assume_pod` of a pod that is assumed or added already."""
+    """`assume_pod` of a pod that is already assumed or added."""
 
     kind = "already_cached"
 
 
 class AlreadyAddedError(CacheError):
-    """`add_pod` of a pod that is confirmed already."""
+    """`add_pod` of a pod that is already confirmed."""
 
     kind = "already_added"
 
@@ -70,7 +70,7 @@ class CacheCorruptedError(CacheError):
 
 
 class PodNotOnNodeError(CacheError):
-    """A node's aggregate, or a what-if snapshot, does not have the pod that it should give up."""
+    """The pod to remove is not counted on the node, or not assumed in the snapshot."""
 
     kind = "pod_not_on_node"
 
@@ -82,16 +82,16 @@ class UnknownNodeError(CacheError):
 
 
 class InconsistentSnapshotError(CacheError):
-    """Snapshot and node tree disagreed, or the snapshot could not be updated, and this cycle should fail.
+    """Snapshot and node tree disagreed, or the snapshot could not be updated, so this cycle should fail.
 
-    The snapshot has been rebuilt and is sound; after an update in pieces its next update does that.
+    The snapshot has been rebuilt and is sound; after an update in pieces, its next update rebuilds it.
     """
 
     kind = "inconsistent_snapshot"
 
 
 class SnapshotInUseError(CacheError):
-    """A snapshot was to be changed otherwise while an update of it in pieces was not done."""
+    """A snapshot was to be changed while an update of it in pieces was under way."""
 
     kind = "snapshot_in_use"
 
@@ -103,6 +103,6 @@ class UnknownObjectError(CacheError):
 
 
 class StaleObjectError(CacheError):
-    """An object that is to be assumed was made from another version than the newest."""
+    """An object that is to be assumed was made from a version that is not the newest."""
 
     kind = "stale_object"

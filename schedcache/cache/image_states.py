@@ -1,4 +1,4 @@
-"""Which container images lie on how many nodes: one record per image name for the whole cache."""
+"""On how many nodes each container image is: one record per image name for the whole cache."""
 
 from collections.abc import Mapping
 
@@ -32,7 +32,7 @@ NO_IMAGES: Mapping[str, ImageStateSummary] = {}
 
 
 class ImageStates:
-    """All images of the known nodes. `version` moves whenever a summary does that a known node shows."""
+    """All images of the known nodes. `version` changes whenever a summary of a known node's image does."""
 
     def __init__(self) -> None:
         self.states: dict[str, ImageState] = {}
@@ -83,5 +83,5 @@ def _renewed(state: ImageState, shown: Mapping[str, ImageStateSummary]) -> bool:
 
 
 def summaries(refs: ImageRefs) -> Mapping[str, ImageStateSummary]:
-    """What a node shows of its images at this moment."""
+    """The summaries of a node's images at this moment."""
     return {state.name: state.summary for state in refs} if refs else NO_IMAGES

@@ -1,13 +1,12 @@
-"""Ids for the values of one attribute of all nodes, so that plugins compare integers, a column at a time.
+"""Ids for the values of one attribute of all nodes, so that plugins can compare integers, a column at a time.
 
 Invariants
     `values[ids[row]]` is the row's value, or `ids[row]` is ABSENT; each value is in `values` once.
-    An id stands for one value as long as `values` is the same list. Who keeps something by id keeps that list with it.
-    `values` holds every value that a row has. Those that none has any more go when `values` has more than doubled, and
-    1,024 more have come, since they last went.
+    An id stands for one value as long as `values` is the same list. Whatever is kept by id must be kept with that list.
+    `values` holds every value that a row has. Unused ones are removed when `values` has more than doubled, and grown by
+    1,024, since the last removal.
 
-A column belongs to one snapshot, and a snapshot to one thread at a time; there is nothing here for another thread to find
-half done.
+A column belongs to one snapshot, and a snapshot to one thread at a time, so no thread can see a change half done.
 """
 
 from collections.abc import Hashable
@@ -23,9 +22,9 @@ _SLACK = 1024
 
 
 class InternedColumn(Generic[T]):
-    """`ids[row]` is the index in `values` of the row's value, ABSENT (-1) where it has none.
+    """`ids[row]` is the index in `values` of the row's value, ABSENT (-1) if it has none.
 
-    Ids are stable as long as `values` is the same list: when more values may have died out than are alive, both are made anew.
+    Ids are stable as long as `values` is the same list: when more values may be unused than used, both are replaced.
     """
 
     def __init__(self, capacity: int) -> None:

@@ -1,4 +1,4 @@
-"""The cache's nodes: one entry a name, the most recently changed first, and what is filed by zone and by image."""
+"""The cache's nodes: one entry per name, the most recently changed first, and indexes by zone and by image."""
 
 from collections import OrderedDict
 
@@ -11,10 +11,10 @@ from schedcache.model import Node, Pod
 
 
 class NodeEntries:
-    """Entries change in place until somebody looks at them, and are copied on the next change after that.
+    """Entries change in place until somebody reads them, and are copied on the next change after that.
 
     Every change moves its entry to the head of `nodes` with a new generation, so that generations fall along the list. A call
-    that raises has changed nothing. Belongs to one cache, which keeps threads apart.
+    that raises has changed nothing. Belongs to one cache, which does the locking.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class NodeEntries:
     def set_node(self, node: Node) -> NodeInfo:
         """Take over a node object, known or not. Raises NoNodeNameError."""
         if not node.name:
-            raise NoNodeNameError("a node without name, so no pod can be on it")
+            raise NoNodeNameError("the node has no name")
         info = self._entry(node.name)
         refs = self.images.replace_node(info.node, node, info.image_refs)
         info.set_node(node, refs)
@@ -90,7 +90,7 @@ class NodeEntries:
         return {info.name: self._frozen(info) for info in list(self.nodes.values())}
 
     def changes(self, snapshot: Snapshot) -> SnapshotChanges:
-        """What a snapshot lacks; time in proportion to that, and to all nodes only where one came or went."""
+        """What a snapshot lacks. Takes time in proportion to that, and to all nodes only if one came or went."""
         following = snapshot.epoch is self._epoch
         since = snapshot.generation if following else -1
         held = snapshot.node_info_map
@@ -116,7 +116,7 @@ class NodeEntries:
         )
 
     def refile(self) -> None:
-        """Make the node tree anew from the nodes."""
+        """Rebuild the node tree from the nodes."""
         self.tree = NodeTree()
         for info in reversed(self.nodes.values()):
             if info.node is not None:
@@ -164,4 +164,4 @@ class NodeEntries:
 
 def _require_node_name(pod: Pod) -> None:
     if not pod.node_name:
-        raise NoNodeNameError(f"pod {pod.uid} ({pod.full_name}) has no node name, so no node can count it")
+        raise NoNodeNameError(f"pod {pod.uid} ({pod.full_name}) has no node name")

@@ -1,8 +1,8 @@
-"""All that is known of one node, pods added up.
+"""All that is known of one node, with its pods added up.
 
-A NodeInfo changes in place only until it is shown to a snapshot or a dump; from then on it is frozen and the cache goes
-on with a copy. So there is one copy per generation (another one where the counts of its images have moved since), and everybody
-who looks at it shares it.
+A NodeInfo changes in place only until a snapshot or a dump takes it; from then on it is frozen, and the cache goes on with a
+copy. So there is one copy per generation (a further one if the counts of its images have changed since), which all readers
+share.
 """
 
 import itertools
@@ -28,10 +28,10 @@ def claims_of(pod: Pod) -> list[str]:
 
 
 class NodeInfo:
-    """A node with its pods; `node` None = not known to the API (any more), kept for its pods alone.
+    """A node with its pods; `node` None = not (or no longer) known to the API, kept only for its pods.
 
-    `requested` is exact, `non_zero_requested` (milli_cpu and memory) has 100 milli-CPU and 200 MiB in the place of what
-    containers leave open. `used_ports` and `pvc_ref_counts` are counted: key -> number of references.
+    `requested` is exact; `non_zero_requested` (milli_cpu and memory) counts 100 milli-CPU and 200 MiB for containers
+    without a request. `used_ports` and `pvc_ref_counts` are counted: key -> number of references.
     `image_states` is as old as `generation`, as in kube-scheduler. `add_pod`, `remove_pod` and the other changing methods
     raise ValueError on a frozen NodeInfo: change a `copy()`.
     """
@@ -77,7 +77,7 @@ class NodeInfo:
 
     @property
     def pods_with_affinity(self) -> ValuesView[Pod]:
-        """Those with any podAffinity or podAntiAffinity block, even an empty one."""
+        """The pods with any podAffinity or podAntiAffinity block, even an empty one."""
         return self.pods_with_affinity_by_uid.values()
 
     @property
@@ -124,7 +124,7 @@ class NodeInfo:
                 self.pvc_ref_counts[claim] = self.pvc_ref_counts.get(claim, 0) + 1
 
     def remove_pod(self, pod: Pod) -> None:
-        """Give up exactly what was counted for the pod of this UID. Raises PodNotOnNodeError."""
+        """Subtract exactly what was counted for the pod of this UID. Raises PodNotOnNodeError."""
         uid = pod.uid
         counted = self.pods_by_uid.get(uid)
         if counted is None:
@@ -159,7 +159,7 @@ class NodeInfo:
                 self.pods_with_required_anti_affinity_by_uid[uid] = new
 
     def set_node(self, node: Node | None, image_refs: ImageRefs) -> None:
-        """Take over a node object; None makes a ghost, which keeps allocatable and images as they were last."""
+        """Set the node object; None makes a ghost, which keeps the last allocatable and images."""
         self.touch()
         self.node = node
         if node is not None:

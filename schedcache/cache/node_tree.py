@@ -1,4 +1,4 @@
-"""Node names by zone, and the order in which nodes are looked at."""
+"""Node names by zone, and the order in which nodes are considered."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 class NodeTree:
     """Zones in the order they were first seen, the nodes of each in the order they came (kube-scheduler's nodeTree).
 
-    It remembers each node's zone, so that no caller has to know the zone a node was filed under.
+    It remembers each node's zone, so callers need not know it.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class NodeTree:
         return self._zone_of.get(name)
 
     def set(self, name: str, zone: str) -> None:
-        """File a node under a zone; one that is there already stays in its place, one from another zone goes to the end."""
+        """File a node under a zone. One that is already there keeps its place; one from another zone goes to the end."""
         known = self._zone_of.get(name)
         if known == zone:
             return
@@ -39,7 +39,7 @@ class NodeTree:
         self._zone_of[name] = zone
 
     def remove(self, name: str) -> bool:
-        """Take a node out, and its zone when it was the last there. Returns whether it was known."""
+        """Remove a node, and its zone if it was the last one in it. Returns whether it was known."""
         zone = self._zone_of.pop(name, None)
         if zone is None:
             return False
@@ -49,7 +49,7 @@ class NodeTree:
         return True
 
     def list(self) -> list[str]:
-        """All names, one of each zone in turn; without memory of the listing before (kubernetes/kubernetes#91601)."""
+        """All names, one of each zone in turn, always starting at the first zone (kubernetes/kubernetes#91601)."""
         result: list[str] = []
         turns: list[Iterator[str]] = [iter(names) for names in self._zones.values()]
         while turns:

@@ -1,4 +1,4 @@
-"""The scheduler cache: which pods hold what on which node, the decisions not confirmed yet included."""
+"""The scheduler cache: which pods hold what on which node, including decisions that are not yet confirmed."""
 
 import math
 import threading
@@ -54,17 +54,16 @@ class Dump(msgspec.Struct, frozen=True):
 class SchedulerCache:
     """kube-scheduler 1.34's scheduler cache (the last with FinishBinding and a time to live).
 
-    `ttl` in seconds: how long an assumed pod is kept after its binding finished without being confirmed, 0 = for ever.
+    `ttl` in seconds: how long an unconfirmed assumed pod is kept after its binding finished, 0 = for ever.
     Nothing expires by itself: see `expired_pods`. `clock` gives seconds, monotonic. `validate` recomputes and compares everything
-    after each call (see `Validator` for large clusters) and raises CacheCorruptedError on a difference, or hands it to
-    `on_corruption`, which must not call the cache: then no call is cut short, and the next difference is told after a `reset`.
+    after each call (see `Validator` for large clusters) and raises CacheCorruptedError on a difference, or passes it to
+    `on_corruption`, which must not call the cache: then no call is cut short, and no further difference is reported before a `reset`.
 
-    Methods may be called from any thread; the properties and `pod_states` show what is live, for reading where nobody makes
-    changes meanwhile. A call that raises has changed nothing, unless it says so; any that concerns a cached pod raises
-    PodNotOnNodeError where the pod's node does not count it. `cause` is what a story tells about why a call was made; by default
-    the resourceVersion of the object.
+    Methods may be called from any thread; the properties and `pod_states` give live data, to be read only while nobody changes
+    it. A call that raises has changed nothing, unless it says otherwise; one about a cached pod raises PodNotOnNodeError if the
+    pod's node does not count it. `cause` is for the stories: why a call was made; by default the object's resourceVersion.
 
-    Raises ValueError for a time to live that is negative or no number.
+    Raises ValueError for a time to live that is negative or not a number.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class SchedulerCache:
         on_corruption: Callable[[CacheCorruptedError], None] | None = None,
     ) -> None:
         if not 0 <= ttl < math.inf:
-            raise ValueError(f"ttl: expected seconds, 0 for ever, not {ttl!r}")
+            raise ValueError(f"ttl: expected seconds, or 0 for no limit, got {ttl!r}")
         self._ttl = ttl
         self.validate = validate
         self.stories = stories
@@ -94,7 +93,7 @@ class SchedulerCache:
 
     @property
     def nodes(self) -> OrderedDict[str, NodeInfo]:
-        """The live entries by name, most recently changed first; for reading, `dump` gives some that stay as they are."""
+        """The live entries by name, most recently changed first; `dump` gives entries that do not change."""
         return self._entries.nodes
 
     @property
@@ -106,7 +105,7 @@ class SchedulerCache:
         return self._entries.images
 
     def node_count(self) -> int:
-        """Nodes, those known through pods alone included."""
+        """The number of nodes, including those known only from their pods."""
         return len(self._entries.nodes)
 
     def pod_count(self) -> int:
@@ -130,13 +129,13 @@ class SchedulerCache:
         with self._lock:
             uid = _uid(pod)
             if uid in self.pod_states:
-                raise AlreadyCachedError(f"pod {uid} ({pod.full_name}) is in the cache already")
+                raise AlreadyCachedError(f"pod {uid} ({pod.full_name}) is already in the cache")
             info = self._entries.place(pod)
             self.pod_states[uid] = self.assumed_pods[uid] = PodState(pod)
             self._done("assume_pod", uid, info, cause or pod.resource_version)
 
     def finish_binding(self, pod: Pod, cause: str = "") -> None:
-        """The API has accepted the binding: the deadline runs from now on. Nothing for a pod that is not assumed.
+        """The API has accepted the binding: the deadline runs from now on. Does nothing for a pod that is not assumed.
 
         Raises NoUIDError.
         """
@@ -149,7 +148,7 @@ class SchedulerCache:
                 self._done("finish_binding", pod.uid, info, cause or pod.resource_version)
 
     def forget_pod(self, pod: Pod, cause: str = "") -> None:
-        """Take an assumption back. Raises NoUIDError, PodNotFoundError, WrongNodeError, NotAssumedError."""
+        """Withdraw an assumption. Raises NoUIDError, PodNotFoundError, WrongNodeError, NotAssumedError."""
         with self._lock:
             state = self._known(pod)
             cached = state.pod
@@ -160,7 +159,7 @@ class SchedulerCache:
             self._drop("forget_pod", cached, cause)
 
     def add_pod(self, pod: Pod, cause: str = "") -> None:
-        """The API shows the pod on its node: confirms an assumption, on whichever node, or adds the pod.
+        """The API shows the pod on its node: confirms an assumption, even on another node, or adds the pod.
 
         Raises NoUIDError, NoNodeNameError, AlreadyAddedError.
         """
@@ -176,13 +175,13 @@ class SchedulerCache:
                 del self.assumed_pods[uid]
                 state.pod, state.deadline = pod, None
             else:
-                raise AlreadyAddedError(f"pod {uid} ({pod.full_name}) is confirmed already")
+                raise AlreadyAddedError(f"pod {uid} ({pod.full_name}) is already confirmed")
             self._done("add_pod", uid, info, cause or pod.resource_version, left)
 
     def update_pod(self, old: Pod, new: Pod, cause: str = "") -> None:
-        """A confirmed pod has changed. Another UID in `new` is a deletion and an addition seen as one change.
+        """A confirmed pod has changed. Another UID in `new` means a deletion and an addition seen as one change.
 
-        Raises NoUIDError, PodNotFoundError, PodIsAssumedError, CacheCorruptedError when `new` is on another node than
+        Raises NoUIDError, PodNotFoundError, PodIsAssumedError, CacheCorruptedError if `new` is on another node than
         the cached pod, and for another UID what `add_pod` raises.
         """
         with self._lock:
@@ -205,7 +204,7 @@ class SchedulerCache:
     def remove_pod(self, pod: Pod, cause: str = "") -> None:
         """The pod is gone; works for assumed pods too. An empty node name (a stale tombstone) is accepted.
 
-        Raises NoUIDError, PodNotFoundError, CacheCorruptedError for another node than the cached pod's.
+        Raises NoUIDError, PodNotFoundError, CacheCorruptedError if the node is not the cached pod's.
         """
         with self._lock:
             cached = self._known(pod).pod
@@ -231,7 +230,7 @@ class SchedulerCache:
             self._drop("expire_pod", state.pod, cause)
 
     def cleanup_expired(self, now: float) -> list[Pod]:
-        """Drop every assumed pod past its deadline, and say which: blind to what the API knows, so not for live use."""
+        """Drop every assumed pod past its deadline, and return them. It does not ask the API, so it is not for live use."""
         with self._lock:
             expired = [state.pod for state in self.assumed_pods.values() if _expired(state, now)]
             for pod in expired:
@@ -251,7 +250,7 @@ class SchedulerCache:
             self._done("add_node", "", self._entries.set_node(node), cause or node.resource_version)
 
     def update_node(self, old: Node | None, new: Node, cause: str = "") -> None:
-        """A node has changed; an unknown one is added. `old` does not count: what the cache holds is the better old object.
+        """A node has changed; an unknown one is added. `old` is ignored, since the cache has its own.
 
         Raises NoNodeNameError.
         """
@@ -259,9 +258,9 @@ class SchedulerCache:
             self._done("update_node", "", self._entries.set_node(new), cause or new.resource_version)
 
     def remove_node(self, node: Node, cause: str = "") -> None:
-        """A node is gone. While it has pods its entry stays without node object, a ghost.
+        """A node is gone. While it has pods, its entry stays without a node object, as a ghost.
 
-        Raises UnknownNodeError; for an entry without node object that still makes it the most recently changed one.
+        Raises UnknownNodeError; an entry without a node object becomes the most recently changed one all the same.
         """
         with self._lock:
             info = self._entries.nodes.get(node.name)
@@ -272,13 +271,13 @@ class SchedulerCache:
             if not known:
                 if self.validate:
                     self._validate(info.name)
-                raise UnknownNodeError(f"node {node.name!r} is in the cache only for its pods")
+                raise UnknownNodeError(f"node {node.name!r} is in the cache only because of its pods")
             self._done("remove_node", "", info, cause or node.resource_version)
 
     def update_snapshot(self, snapshot: Snapshot) -> None:
-        """Bring a snapshot up to date; costs time in proportion to the nodes changed since it last was.
+        """Bring a snapshot up to date; takes time in proportion to the nodes changed since its last update.
 
-        Raises InconsistentSnapshotError when it disagreed with the node tree or could not be updated; it has been rebuilt by then.
+        Raises InconsistentSnapshotError if it disagreed with the node tree or could not be updated; it has been rebuilt by then.
         """
         with self._lock:
             self._apply(self._entries.changes(snapshot), snapshot)
@@ -286,21 +285,21 @@ class SchedulerCache:
                 self._validator.after("update_snapshot", lambda: check_snapshot(self._entries, snapshot))
 
     def update_snapshot_in_pieces(self, snapshot: Snapshot, size: int = 200) -> Iterator[None]:
-        """The same for a reader that may not stop the loop: the moment is that of the first piece, each then takes `size` nodes.
+        """The same in pieces of `size` nodes, for a reader that must not block the event loop; shows the moment of the first piece.
 
-        The snapshot is of no use before the iterator is exhausted. Raises ValueError for a size below 1,
-        InconsistentSnapshotError where the snapshot is to be rebuilt, which its next update does, and SnapshotInUseError where it
-        was updated otherwise between two pieces.
+        The snapshot must not be used before the iterator is exhausted. Raises ValueError for a size below 1,
+        InconsistentSnapshotError if the snapshot has to be rebuilt, which its next update does, and SnapshotInUseError if
+        another update came between two pieces.
         """
         if size < 1:
-            raise ValueError(f"size: expected nodes a piece, not {size}")
+            raise ValueError(f"size: expected at least 1 node per piece, got {size}")
         with self._lock:
             changes = self._entries.changes(snapshot)
         try:
             yield from snapshot.apply_in_pieces(changes, size)
         except SnapshotInUseError:
             raise
-        except Exception as error:  # whatever damage does to the update, the snapshot is not to be relied on
+        except Exception as error:  # however damage shows in the update, the snapshot cannot be trusted
             with self._lock:
                 self._entries.refile()
             raise _inconsistent(error) from error
@@ -311,13 +310,13 @@ class SchedulerCache:
     def check(self, snapshot: Snapshot | None = None) -> None:
         """Recompute and compare everything now; a snapshot is brought up to date first.
 
-        Raises CacheCorruptedError, what `update_snapshot` does, and SnapshotInUseError where an update in pieces is not done.
+        Raises CacheCorruptedError, what `update_snapshot` raises, and SnapshotInUseError while an update in pieces is under way.
         """
         with self._lock:
             run(self._check)
             if snapshot is not None:
                 if snapshot.half_updated:
-                    raise SnapshotInUseError("an update of the snapshot in pieces is not done")
+                    raise SnapshotInUseError("an update of the snapshot in pieces is under way")
                 changes = self._entries.changes(snapshot)
                 behind = changes.generation != snapshot.generation or changes.order is not None
                 if behind or changes.anew or snapshot.assumed:
@@ -327,15 +326,15 @@ class SchedulerCache:
     def dump(self) -> Dump:
         """Everything, at this moment.
 
-        Costs a fraction of a microsecond a node, and up to 10 where the counts of its images have moved since it was last shown.
+        Takes a fraction of a microsecond per node, and up to 10 if the counts of its images have changed since it was last shown.
         """
         with self._lock:
             return Dump(self._entries.frozen(), frozenset(self.assumed_pods), self._entries.generation)
 
     def reset(self, keep_assumed: Iterable[str] = ()) -> None:
-        """Forget everything for a rebuild from the API, but for the assumed pods of these UIDs.
+        """Forget everything for a rebuild from the API, except the assumed pods with these UIDs.
 
-        Generations go on rising, and a snapshot's next update brings everything anew.
+        Generations keep rising, and a snapshot's next update replaces everything.
         """
         with self._lock:
             kept = {uid: self.assumed_pods[uid] for uid in keep_assumed if uid in self.assumed_pods}
@@ -349,7 +348,7 @@ class SchedulerCache:
                 self._validator.after("reset", self._check)
 
     def _apply(self, changes: SnapshotChanges, snapshot: Snapshot) -> None:
-        """Raises InconsistentSnapshotError where the snapshot had to be rebuilt."""
+        """Raises InconsistentSnapshotError if the snapshot had to be rebuilt."""
         try:
             snapshot.apply(changes)
         except Exception as error:  # as in update_snapshot_in_pieces
@@ -370,10 +369,10 @@ class SchedulerCache:
         self._done(operation, cached.uid, info, cause, more=more)
 
     def _succeed(self, old: Pod, new: Pod, cause: str) -> None:
-        """A pod of the same name but another UID in the place of `old` (kubernetes/kubernetes#85726)."""
+        """A pod with the same name and another UID replaces `old` (kubernetes/kubernetes#85726)."""
         known = self.pod_states.get(new.uid)
         if known is not None and new.uid not in self.assumed_pods:
-            raise AlreadyAddedError(f"pod {new.uid} ({new.full_name}) is confirmed already")
+            raise AlreadyAddedError(f"pod {new.uid} ({new.full_name}) is already confirmed")
         cause = cause or new.resource_version
         if not new.node_name:
             self._drop("remove_pod", old, cause)

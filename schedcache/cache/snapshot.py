@@ -26,8 +26,8 @@ from schedcache.model import Node, Pod
 class SnapshotChanges(msgspec.Struct, frozen=True):
     """What differs between a snapshot and a cache.
 
-    `infos` are frozen, oldest change first; `removed` names are gone; `order` is None where it stays as it is. `anew`: the
-    infos are all there is, and whatever the snapshot has is not to be relied on.
+    `infos` are frozen, oldest change first; `removed` names are gone; `order` is None if it has not changed. `anew`: the
+    infos are complete, and what the snapshot holds is to be discarded.
     """
 
     anew: bool
@@ -48,13 +48,13 @@ class Snapshot:
     def __init__(self) -> None:
         self.generation = 0
         self.epoch: object = None
-        """Which filling of which cache it follows; another one brings everything anew."""
+        """Which filling of which cache it follows; if that changes, everything is replaced."""
         self.columns = Columns()
         self.term_index = TermIndex(self.columns)
         self.node_info_map: dict[str, NodeInfo] = {}
         self._claims: dict[str, int] = {}
         self._update: SnapshotChanges | None = None
-        """What an update that is not done takes over."""
+        """The changes of an update that is under way."""
         self._list: list[NodeInfo] | None = None
         self._position: dict[int, int] = {}
         self._derived: dict[str, tuple[int, list[NodeInfo]]] = {}
@@ -64,9 +64,9 @@ class Snapshot:
 
     @classmethod
     def build(cls, pods: Iterable[Pod], nodes: Iterable[Node]) -> "Snapshot":
-        """A snapshot from lists, without a cache. Pods without node, or on nodes not listed, count on no node.
+        """A snapshot from lists, without a cache. Pods without a node, or on nodes that are not listed, count on no node.
 
-        The claims of pods on nodes not listed count as used all the same, as in kube-scheduler. Raises NoUIDError, and
+        The claims of pods on nodes that are not listed still count as used, as in kube-scheduler. Raises NoUIDError, and
         AlreadyAddedError for two pods with one UID.
         """
         infos = _aggregate(pods, nodes)
@@ -99,7 +99,7 @@ class Snapshot:
 
     @property
     def node_info_list(self) -> list[NodeInfo]:
-        """In the order in which nodes are looked at: round robin over zones. The list follows the snapshot's updates."""
+        """In the order in which nodes are considered: round robin over zones. The list follows the snapshot's updates."""
         if self._list is None:
             infos, rows = self.columns.infos, self.columns.order.tolist()
             self._list = [infos[row] for row in rows]
@@ -123,17 +123,17 @@ class Snapshot:
 
     @property
     def claim_node_counts(self) -> Mapping[str, int]:
-        """Claim -> on how many nodes it is in use."""
+        """Claim -> the number of nodes on which it is in use."""
         return self._claims
 
     @property
     def half_updated(self) -> bool:
-        """Whether an update in pieces is not done; what is shown is of no use then."""
+        """Whether an update in pieces is under way; until it is done, the content must not be used."""
         return self._update is not None
 
     @property
     def assumed(self) -> Mapping[str, Pod]:
-        """UID -> the pods that are assumed in this snapshot alone."""
+        """UID -> the pods that are assumed only in this snapshot."""
         return self._assumed
 
     def get(self, name: str) -> NodeInfo:
@@ -147,20 +147,20 @@ class Snapshot:
         return key in self._claims
 
     def assume(self, pod: Pod) -> None:
-        """Count a pod on its node in this snapshot alone, until `forget`, `forget_all` or the next update.
+        """Count a pod on its node, only in this snapshot, until `forget`, `forget_all` or the next update.
 
-        Raises NoUIDError, UnknownNodeError, AlreadyCachedError when it is on that node, and SnapshotInUseError where an update in
-        pieces is not done.
+        Raises NoUIDError, UnknownNodeError, AlreadyCachedError if it is on that node, and SnapshotInUseError while an update in
+        pieces is under way.
         """
         if not pod.uid:
             raise NoUIDError(f"pod {pod.full_name} has no UID")
         if self.half_updated:
             raise SnapshotInUseError(
-                f"pod {pod.uid} ({pod.full_name}): an update of the snapshot in pieces is not done"
+                f"pod {pod.uid} ({pod.full_name}): an update of the snapshot in pieces is under way"
             )
         info = self.get(pod.node_name)
         if pod.uid in self._assumed or pod.uid in info.pods_by_uid:
-            raise AlreadyCachedError(f"pod {pod.uid} ({pod.full_name}) is in the snapshot already")
+            raise AlreadyCachedError(f"pod {pod.uid} ({pod.full_name}) is already in the snapshot")
         changed = info.copy()
         changed.add_pod(pod)
         changed.frozen = True
@@ -170,7 +170,7 @@ class Snapshot:
         self._write(changed)
 
     def forget(self, pod: Pod) -> None:
-        """Undo `assume`. Raises PodNotOnNodeError when the pod is not assumed in this snapshot."""
+        """Undo `assume`. Raises PodNotOnNodeError if the pod is not assumed in this snapshot."""
         assumed = self._assumed.pop(pod.uid, None)
         if assumed is None:
             raise PodNotOnNodeError(f"pod {pod.uid} ({pod.full_name}) is not assumed in the snapshot")
@@ -192,23 +192,23 @@ class Snapshot:
             self._write(self._originals.pop(name))
 
     def apply(self, changes: SnapshotChanges) -> None:
-        """Take over what the cache found changed. Raises InconsistentSnapshotError."""
+        """Apply what changed in the cache. Raises InconsistentSnapshotError."""
         self._update = changes
         for _ in self._apply(changes, len(changes.infos) + 1):
             pass
         self._update = None
 
     def apply_in_pieces(self, changes: SnapshotChanges, size: int) -> Iterator[None]:
-        """The same, pausing at first and after every `size` nodes; the snapshot is of no use before the last piece is done.
+        """The same, pausing at the start and after every `size` nodes; the snapshot must not be used before the last piece is done.
 
-        Left before that, it takes everything anew at its next update. Raises SnapshotInUseError, and does no harm, where another
-        update has come between two pieces.
+        If it is abandoned before that, the next update replaces everything. Raises SnapshotInUseError, and changes nothing, if
+        another update came between two pieces.
         """
         self._update = changes
         for _ in self._apply(changes, size):
             yield
             if self._update is not changes:
-                raise SnapshotInUseError("another update of the snapshot has come between two pieces of this one")
+                raise SnapshotInUseError("another update of the snapshot came between two pieces of this one")
         self._update = None
 
     def _apply(self, changes: SnapshotChanges, size: int) -> Iterator[None]:
@@ -236,7 +236,7 @@ class Snapshot:
         self.epoch = changes.epoch
 
     def _start_over(self) -> None:
-        """Keep nothing, not even rows: what the cache gave up for a rebuild may have been wrong here as well."""
+        """Keep nothing, not even rows: what was wrong in the cache may be wrong here as well."""
         if self.columns.rows or self._claims or self.node_info_map:
             self.columns = Columns()
             self.term_index = TermIndex(self.columns)

@@ -1,4 +1,4 @@
-"""What happened to pods and nodes in the cache lately: a ring of fixed size, cheap enough to be always on."""
+"""What recently happened to pods and nodes in the cache: a ring of fixed size, cheap enough to be always on."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ class Story(msgspec.Struct, frozen=True, gc=False):
     """One transition.
 
     `time` is the cache's clock (seconds), `generation` that of the node afterwards (0 = the node's entry is gone);
-    `cause` is what the caller named (an attempt) or else the pod's or node's resourceVersion.
+    `cause` is what the caller named (an attempt), otherwise the pod's or node's resourceVersion.
     """
 
     time: float
@@ -37,7 +37,7 @@ class Stories:
         return len(self._ring)
 
     def of(self, uid: str | None = None, node: str | None = None) -> Iterator[Story]:
-        """Oldest first; only those of one pod (by UID) or of one node, where given."""
+        """Oldest first; only those of one pod (by UID) or of one node, if given."""
         for entry in self._ring.copy():
             if uid in (None, entry[2]) and node in (None, entry[3]):
                 yield Story(*entry)

@@ -1,7 +1,7 @@
 """KubeSchedulerConfiguration: reading, defaults and validation.
 
-`load_config` and `config_from_dict` make a `KubeSchedulerConfiguration`, complete and immutable, of what a file or a program
-says. The file's own types, in which most fields are optional, are in `schedcache.config.v1`.
+`load_config` and `config_from_dict` turn what a file or a program says into a complete, immutable `KubeSchedulerConfiguration`.
+The file's own types, in which most fields are optional, are in `schedcache.config.v1`.
 """
 
 from schedcache.config.defaults import profile_with_defaults

@@ -60,9 +60,9 @@ def _node_affinity(args: NodeAffinityArgs, at: Path) -> Iterator[Problem]:
         yield from _selector_term(term, (*where, i))
     where = (*at, "addedAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
     for i, preferred in enumerate(added.preferred or ()):
-        # A term without weight counts for nothing, and is not even read.
+        # A term without weight counts for nothing, and is not read at all.
         if abs(preferred.weight) >= 2**31:
-            yield Problem((*where, i, "weight"), f"{preferred.weight} is not a number of 32 bits")
+            yield Problem((*where, i, "weight"), f"{preferred.weight} is not a 32-bit number")
         if preferred.weight:
             yield from _selector_term(preferred.preference, (*where, i, "preference"))
 
@@ -157,7 +157,7 @@ def _topology_spread(args: PodTopologySpreadArgs, at: Path) -> Iterator[Problem]
             )
         key = (constraint.topology_key, constraint.when_unsatisfiable)
         if key in seen:
-            yield Problem(where, "topologyKey and whenUnsatisfiable are those of another constraint")
+            yield Problem(where, "another constraint has the same topologyKey and whenUnsatisfiable")
         seen.add(key)
 
 
@@ -168,7 +168,7 @@ def _volume_binding(args: VolumeBindingArgs, at: Path) -> Iterator[Problem]:
 
 
 def is_qualified_name(text: str) -> bool:
-    """Whether it is a name as label keys and resource names are: prefix/name, the prefix a DNS name."""
+    """Whether it has the form of label keys and resource names: a name, or prefix/name with a DNS name as the prefix."""
     prefix, slash, name = text.rpartition("/")
     if slash and (len(prefix) > 253 or not _PREFIX.fullmatch(prefix)):
         return False

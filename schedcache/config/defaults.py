@@ -1,4 +1,4 @@
-"""From what a file says to the effective configuration (kube-scheduler 1.37, apis/config/v1: defaults.go, default_plugins.go)."""
+"""Turns what a file says into the effective configuration (kube-scheduler 1.37, apis/config/v1: defaults.go, default_plugins.go)."""
 
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -49,7 +49,7 @@ _DEFAULT_PLUGINS = PluginSet(
         Plugin(name="NodeDeclaredFeatures"),
     )
 )
-"""In the order of every extension point; the weight counts where the plugin scores."""
+"""In the order of every extension point; the weight counts if the plugin scores."""
 
 
 def default_plugin_names() -> frozenset[str]:
@@ -58,7 +58,7 @@ def default_plugin_names() -> frozenset[str]:
 
 
 def with_defaults(given: v1.KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
-    """Every field filled in, plugin sets merged with the default ones; nothing is checked (`schedcache.config.validation`)."""
+    """Fill in every field and merge the plugin sets with the default ones. Nothing is checked: see `schedcache.config.validation`."""
     profiling = given.enable_profiling is not False
     contention = given.enable_contention_profiling
     default = KubeSchedulerConfiguration(
@@ -80,7 +80,7 @@ def with_defaults(given: v1.KubeSchedulerConfiguration) -> KubeSchedulerConfigur
 
 
 def profile_with_defaults(given: v1.KubeSchedulerProfile) -> KubeSchedulerProfile:
-    """Plugin sets merged with the default ones, and arguments for every enabled plugin that takes some."""
+    """Merge the plugin sets with the default ones, and add arguments for every enabled plugin that takes some."""
     plugins = _merged_plugins(given.plugins or v1.Plugins())
     args = {config.name: config.args for config in reversed(given.plugin_config)}
     names = sorted(_enabled_names(plugins))
@@ -95,7 +95,7 @@ def profile_with_defaults(given: v1.KubeSchedulerProfile) -> KubeSchedulerProfil
 
 def _profiles(given: list[v1.KubeSchedulerProfile]) -> tuple[KubeSchedulerProfile, ...]:
     if len(given) > 1:
-        # Each must have a name of its own then, which validation checks.
+        # With several, each needs its own name, which validation checks.
         given = [replace(profile, scheduler_name=profile.scheduler_name or "") for profile in given]
     return tuple(map(profile_with_defaults, given))
 
@@ -127,7 +127,7 @@ def _merged_plugins(custom: v1.Plugins) -> Plugins:
 
 
 def _merged_set(default: PluginSet, custom: v1.PluginSet) -> PluginSet:
-    """Custom settings change the default list in place; what it lacks is appended (mergePluginSet)."""
+    """Custom settings change the default list in place; plugins that are not in it are appended (mergePluginSet)."""
     disabled = tuple(Plugin(name=plugin.name) for plugin in custom.disabled)
     off = {plugin.name for plugin in disabled}
     given = [Plugin(name=plugin.name, weight=plugin.weight or 0) for plugin in custom.enabled]
@@ -135,7 +135,7 @@ def _merged_set(default: PluginSet, custom: v1.PluginSet) -> PluginSet:
     kept = () if ALL_PLUGINS in off else (plugin for plugin in default.enabled if plugin.name not in off)
     enabled = [wanted.get(plugin.name, plugin) for plugin in kept]
     replaced = {id(plugin) for plugin in enabled}
-    # A name that is given twice is appended too, for the framework to refuse.
+    # A name that is given twice is appended too; the framework will refuse it.
     return PluginSet(enabled=(*enabled, *(p for p in given if id(p) not in replaced)), disabled=disabled)
 
 
@@ -150,7 +150,7 @@ def _with_given(default: T, **given: Any) -> T:
 
 
 def _with_non_zero(default: T, given: msgspec.Struct | None) -> T:
-    """Other fields: a Go program writes out 0, 0s and "" where nothing was set, so these stand for the default too."""
+    """Other fields: a Go program writes 0, 0s and "" for fields that were not set, so these stand for the default too."""
     if given is None:
         return default
     fields = {name: getattr(given, name) for name in given.__struct_fields__}

@@ -20,7 +20,7 @@ _LARGEST = 2**63 - 1
 
 @total_ordering
 class Duration:
-    """A span of time in whole nanoseconds, as Go's time.Duration; zero is false, `str` writes it as Go does."""
+    """A span of time in whole nanoseconds, like Go's time.Duration; zero is false, and `str` writes it as Go does."""
 
     __slots__ = ("nanoseconds",)
 
@@ -73,7 +73,7 @@ class Duration:
 
 
 def seconds(text: str) -> float:
-    """Seconds. Raises ValueError for anything that Go's time.ParseDuration refuses."""
+    """A duration in seconds. Raises ValueError for anything that Go's time.ParseDuration refuses."""
     return Duration.parse(text).seconds
 
 

@@ -1,20 +1,20 @@
-"""Which known name a mistyped one is near to."""
+"""Finds the known name that is closest to a mistyped one."""
 
 from collections.abc import Iterable
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that differs by a slip of the hand, "" where none does.
+    """The known name that differs only by typing errors, "" if there is none.
 
-    Case apart, one letter in four may be missing, too many, another one or swapped with its neighbour, and never more than
-    three: NodeResourcesFitPlus is another plugin than NodeResourcesFit.
+    Apart from case, at most one letter in four, and never more than three, may be missing, extra, wrong or swapped with its
+    neighbour: NodeResourcesFitPlus is not taken for NodeResourcesFit.
     """
     distance, near = min(((_slips(name.lower(), other.lower()), other) for other in known), default=(0, ""))
     return near if distance <= min(3, max(1, len(name) // 4)) else ""
 
 
 def _slips(one: str, other: str) -> int:
-    """Damerau and Levenshtein's distance, with swaps of neighbours only."""
+    """The Damerau-Levenshtein distance, with swaps of neighbours only."""
     before: list[int] = []
     last = list(range(len(other) + 1))
     for i, a in enumerate(one, 1):

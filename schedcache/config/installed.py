@@ -1,4 +1,4 @@
-"""Plugins of installed packages, by the entry points that announce them: nothing is loaded to know their names."""
+"""Plugins of installed packages, found by their entry points; nothing is loaded to learn their names."""
 
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -8,7 +8,7 @@ ENTRY_POINT_GROUP = "schedcache.plugins"
 
 @cache
 def installed_plugins() -> tuple[EntryPoint, ...]:
-    """The name of an entry point is the plugin's. Looked up once: it reads the metadata of every installed package."""
+    """Entry points, each with its plugin's name. Looked up once, since this reads the metadata of every installed package."""
     return tuple(entry_points(group=ENTRY_POINT_GROUP))
 
 

@@ -1,4 +1,4 @@
-"""From a file or plain data to the effective configuration: read, defaulted, validated; or every problem at once."""
+"""Turns a file or plain data into the effective configuration: reads, fills in defaults, validates; or reports every problem."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ _IDENTITY = {"apiVersion": v1.API_VERSION, "kind": v1.KIND}
 
 
 class LoadedConfig(NamedTuple):
-    """The effective configuration, and what its writer should know about settings that do nothing here."""
+    """The effective configuration, and notes on settings that have no effect here."""
 
     config: KubeSchedulerConfiguration
     notes: list[str]
@@ -27,10 +27,10 @@ def load_config(text: str, source: str = "", plugins: Collection[str] | None = N
     """Read a KubeSchedulerConfiguration in YAML or JSON. Raises ConfigError.
 
     Args:
-        text: one document, after which there may be empty ones.
-        source: names it in messages.
-        plugins: names of the plugins there are beside kube-scheduler's; an enabled one of another name is a problem. None: not
-            looked at.
+        text: one document, which may be followed by empty ones.
+        source: its name in messages.
+        plugins: names of the plugins available besides kube-scheduler's; to enable any other is a problem. None: not
+            checked.
     """
     document = _only_document(text, source or "configuration")
     lines = Lines(source, document.root)
@@ -47,7 +47,7 @@ def load_config(text: str, source: str = "", plugins: Collection[str] | None = N
 
 
 def config_from_dict(data: Mapping[str, Any] | None, plugins: Collection[str] | None = None) -> LoadedConfig:
-    """The same from Python values, whose `apiVersion` and `kind` may be left out; None is all defaults. Raises ConfigError."""
+    """The same from Python values; `apiVersion` and `kind` may be left out. None means all defaults. Raises ConfigError."""
     given = {} if data is None else data
     problems = _identity_problems(given)
     if problems:
@@ -59,10 +59,10 @@ def _only_document(text: str, source: str) -> Document:
     try:
         found = list(documents(text)) or [Document(None, None)]
     except PlainYAMLError as error:
-        raise ConfigError([f"{source}: no valid YAML: {error}"]) from None
+        raise ConfigError([f"{source}: not valid YAML: {error}"]) from None
     first, *others = found
     for other in others:
-        # kube-scheduler reads the first and says nothing of the others, which their writer surely wants to be read.
+        # kube-scheduler reads the first and silently ignores the others, which is hardly what their author wants.
         if other.value is not None and other.root is not None:
             begins = f"{source}:{line_of(other.root)}: another document begins here, but only the first is read"
             raise ConfigError([begins if first.value is not None else f"{begins}, which is empty"])
@@ -78,7 +78,7 @@ def _load(data: Any, lines: Lines, plugins: Collection[str] | None) -> LoadedCon
         problems += unknown_plugins(given, plugins)
     effective = with_defaults(given)
     if readable:
-        # Otherwise what could not be read would be missed, and be told a second time as what is missing.
+        # Otherwise a field that could not be read would be reported a second time, as missing.
         problems += [*validate(given, effective), *unsupported(given)]
     if problems:
         raise _error(problems, lines)
@@ -113,7 +113,7 @@ def _read_plugin_args(config: v1.KubeSchedulerConfiguration) -> Iterator[Problem
 
 
 def _plugin_args(name: str, data: Any, args_type: type[Args], at: Path, problems: list[Problem]) -> Args | None:
-    """kube-scheduler decodes them as an object of its own, whose `apiVersion` and `kind` may be left out."""
+    """kube-scheduler decodes them as a separate object, whose `apiVersion` and `kind` may be left out."""
     if isinstance(data, Mapping):
         identity = {"apiVersion": v1.API_VERSION, "kind": f"{name}Args"}
         for field, expected in identity.items():

@@ -1,7 +1,7 @@
-"""YAML read as Kubernetes reads it: scalars as its YAML library takes them, what JSON can hold, and no key twice.
+"""Reads YAML as Kubernetes does: scalars as in its YAML library, only what JSON can hold, and no duplicate keys.
 
-`yes` and `on` are booleans, `1e3` is a number, `1:30` and dates are texts; a whole number is an integer however it is written.
-One thing is different: `y` and `n` stay texts, since more nodes than booleans are called that.
+`yes` and `on` are booleans, `1e3` is a number, `1:30` and dates are strings; a whole number is an integer however it is written.
+There is one difference: `y` and `n` stay strings, since they are names of nodes more often than booleans.
 """
 
 import json
@@ -14,11 +14,11 @@ import yaml
 
 
 class PlainYAMLError(ValueError):
-    """A text that is no YAML, or says what JSON cannot; the message begins with the line where there is one."""
+    """The text is not YAML, or has values that JSON cannot express; the message begins with the line if it is known."""
 
 
 class Document(NamedTuple):
-    """The value of one document, None for an empty one, and the nodes it was made from, which know their lines."""
+    """The value of one document, None for an empty one, and the nodes that it was made from, which know their lines."""
 
     value: Any
     root: yaml.Node | None
@@ -45,7 +45,7 @@ def documents(text: str) -> Iterator[Document]:
 
 
 def _spaced(text: str) -> str:
-    """JSON may be indented with tabs, YAML may not; inside of texts JSON has none."""
+    """JSON may be indented with tabs, YAML may not; JSON strings contain none."""
     if "\t" not in text or not text.lstrip().startswith("{"):
         return text
     try:
@@ -69,13 +69,13 @@ _INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9
 _DECIMAL = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)$|\.(?:nan|NaN|NAN)$")
 _LIKE_A_NUMBER = re.compile(r"[-+]?[.0-9][0-9a-fA-FxXoO_.+-]*$|" + _NOT_FINITE.pattern)
-"""Some texts too, which are told apart when the value is made."""
+"""This matches some strings too, which are told apart when the value is made."""
 _LARGEST = 2**63
-"""Beyond, a whole number written with a point or an exponent stays a float: not all of its digits are there."""
+"""Beyond this, a whole number written with a point or an exponent stays a float, since not all of its digits are known."""
 
 
 def _resolvers() -> dict[str | None, list[tuple[str, re.Pattern[str]]]]:
-    """By first character, as PyYAML wants them: which scalars are something else than a text."""
+    """By first character, as PyYAML wants them: which scalars are not strings."""
     found: dict[str | None, list[tuple[str, re.Pattern[str]]]] = {}
     for first in "yYnNtTfFoO":
         found.setdefault(first, []).append((_BOOL, _BOOLEAN))
@@ -88,7 +88,7 @@ def _resolvers() -> dict[str | None, list[tuple[str, re.Pattern[str]]]]:
 
 
 class _Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]  # both load alike, one is fast
-    """Keys are texts whatever they look like."""
+    """Keys are strings whatever they look like."""
 
     yaml_implicit_resolvers = _resolvers()
 
@@ -109,16 +109,16 @@ class _Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  
                 continue
             key.tag = _TEXT
             if key.value in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} is there twice", key.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, f"duplicate key {key.value!r}", key.start_mark)
             seen.add(key.value)
         super().flatten_mapping(node)
 
     def construct_boolean(self, node: yaml.ScalarNode) -> bool:
-        """A word that the resolver has found to be one."""
+        """For words that the resolver recognises as booleans."""
         return self.construct_scalar(node) in _TRUE
 
     def construct_number(self, node: yaml.ScalarNode) -> int | float | str:
-        """An integer, a float, or the text where it only looked like a number."""
+        """An integer, a float, or the string if it only looks like a number."""
         text = self.construct_scalar(node)
         digits = text.replace("_", "")
         if _INTEGER.match(digits):

@@ -11,7 +11,7 @@ from schedcache.model import wire
 
 
 class _Part(msgspec.Struct, rename="camel", frozen=True):
-    """What arguments are made of."""
+    """Base of arguments and their parts."""
 
 
 class Args(_Part, kw_only=True, frozen=True):
@@ -33,20 +33,20 @@ CPU_AND_MEMORY = (ResourceSpec("cpu"), ResourceSpec("memory"))
 
 
 class UtilizationShapePoint(_Part, frozen=True):
-    """A point of a broken line: utilization in percent, score 0..10."""
+    """A point of a piecewise linear function: utilization in percent, score 0..10."""
 
     utilization: Int32 = 0
     score: Int32 = 0
 
 
 class RequestedToCapacityRatioParam(_Part, frozen=True):
-    """The broken line of the strategy of that name."""
+    """The function of the strategy RequestedToCapacityRatio."""
 
     shape: list[UtilizationShapePoint] = []
 
 
 class ScoringStrategy(_Part, frozen=True):
-    """How NodeResourcesFit ranks nodes. Who gives a strategy must give its type; no resources are cpu and memory."""
+    """How NodeResourcesFit ranks nodes. A strategy must name its type; without resources, it uses cpu and memory."""
 
     type: str = ""
     resources: list[ResourceSpec] = []
@@ -58,7 +58,7 @@ class ScoringStrategy(_Part, frozen=True):
 
 
 class NodeResourcesFitArgs(Args, frozen=True):
-    """Extended resources that the filter does not look at, and the scoring strategy."""
+    """Extended resources that the filter ignores, and the scoring strategy."""
 
     ignored_resources: list[str] = []
     ignored_resource_groups: list[str] = []
@@ -66,7 +66,7 @@ class NodeResourcesFitArgs(Args, frozen=True):
 
 
 class NodeResourcesBalancedAllocationArgs(Args, frozen=True):
-    """The resources to keep in balance; none are cpu and memory."""
+    """The resources to keep in balance; without any, cpu and memory."""
 
     resources: list[ResourceSpec] = []
 
@@ -100,7 +100,7 @@ class InterPodAffinityArgs(Args, frozen=True):
 
 
 class VolumeBindingArgs(Args, frozen=True):
-    """Seconds to wait for volumes to be bound, and the line that turns used capacity into a score."""
+    """Seconds to wait for volumes to be bound, and the function that turns used capacity into a score."""
 
     bind_timeout_seconds: Int64 = 600
     shape: list[UtilizationShapePoint] = []
@@ -111,14 +111,14 @@ class VolumeBindingArgs(Args, frozen=True):
 
 
 class DefaultPreemptionArgs(Args, frozen=True):
-    """How many candidate nodes to try, as a share of all and as a number."""
+    """How many candidate nodes to try, as a percentage and as a number."""
 
     min_candidate_nodes_percentage: Int32 = 10
     min_candidate_nodes_absolute: Int32 = 100
 
 
 class DynamicResourcesArgs(Args, frozen=True):
-    """How long one filter call may take, 0 for any time, and how long to wait for devices to be ready."""
+    """How long one filter call may take, 0 for no limit, and how long to wait for devices to be ready."""
 
     filter_timeout: Duration = Duration.parse("10s")
     binding_timeout: Duration = Duration.parse("10m")
@@ -138,6 +138,6 @@ ARGS: dict[str, type[Args]] = {
 
 
 def default_args(plugin: str) -> Any:
-    """The arguments of a plugin that none were given for: None where it takes none."""
+    """The default arguments of a plugin; None if it takes none."""
     args_type = ARGS.get(plugin)
     return args_type() if args_type else None

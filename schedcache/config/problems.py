@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: every problem at once, each with its field, its line where there is one, and a hint."""
+"""What is wrong with a configuration: every problem at once, with its field, its line if it is known, and a hint."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class Problem(NamedTuple):
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used; the text has one line a problem."""
+    """A configuration that cannot be used; the text has one line per problem."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = list(problems)
@@ -32,7 +32,7 @@ def dotted(path: Path) -> str:
 
 
 class Lines:
-    """The lines of a YAML or JSON document, by field; `root` None: there is no text."""
+    """The lines of a YAML or JSON document, by field; `root` is None if there is no text."""
 
     def __init__(self, source: str = "", root: yaml.Node | None = None) -> None:
         self._source = source
@@ -46,7 +46,7 @@ class Lines:
         return f"{place}{where}: {problem.text}"
 
     def of(self, path: Path) -> int:
-        """That of the field, or of the innermost one around it that is in the text; 0 without a text."""
+        """The line of the field, or of the innermost enclosing one that is in the text; 0 without a text."""
         node = self._root
         line = line_of(node) if node is not None else 0
         for step in path:
@@ -58,13 +58,13 @@ class Lines:
 
 
 def line_of(node: yaml.Node) -> int:
-    """Where it begins, from 1."""
+    """The line where it begins, counted from 1."""
     return int(node.start_mark.line) + 1
 
 
 def _child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, int] | None:
     if isinstance(node, yaml.MappingNode):
-        # What is merged in stands before the mapping's own fields, which win.
+        # Merged fields come first, since the mapping's own fields win.
         for key, value in reversed(node.value):
             if key.value == step:
                 return value, line_of(key)

@@ -1,6 +1,6 @@
-"""Plain data to typed structs without letting anything slip: every wrong value and unknown field is found, not the first.
+"""Turns plain data into typed structs, and finds every wrong value and unknown field, not only the first.
 
-null is read as Go reads it: as if the field were not there, and as the empty value in a list.
+null is read as in Go: as if the field were not there, and in a list as the empty value.
 """
 
 import re
@@ -24,7 +24,7 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 
 
 def convert(data: object, wanted: type[T], at: Path, problems: list[Problem]) -> T:
-    """The struct, without what is wrong in the data, which is then among the problems."""
+    """The struct; what is wrong in the data is left out, and added to the problems."""
     value: T = _value(data, wanted, at, problems)
     return value
 

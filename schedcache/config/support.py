@@ -1,4 +1,4 @@
-"""What kube-scheduler knows and this scheduler does not, and what it accepts without needing it."""
+"""Settings that kube-scheduler knows and this scheduler does not support, and those that it accepts without effect."""
 
 from collections.abc import Collection, Iterator
 
@@ -10,11 +10,11 @@ from schedcache.config.types import GROUP_POINTS, POINTS, camel
 from schedcache.config.validation import REMOVED_PLUGINS
 
 _GROUP_PLUGINS = frozenset({"GangScheduling", "PodGroupPodsCount", "TopologyPlacementGenerator"})
-_GROUPS = "is for scheduling groups of pods, which this scheduler does not do"
+_GROUPS = "is for scheduling groups of pods, which this scheduler does not support"
 
 
 def unsupported(given: v1.KubeSchedulerConfiguration) -> Iterator[Problem]:
-    """Settings that are understood and cannot be honoured."""
+    """Settings that are understood but not supported."""
     for i, profile in enumerate(given.profiles):
         for point in GROUP_POINTS:
             found = getattr(profile.plugins, point, None)
@@ -26,7 +26,7 @@ def unsupported(given: v1.KubeSchedulerConfiguration) -> Iterator[Problem]:
 def unknown_plugins(given: v1.KubeSchedulerConfiguration, plugins: Collection[str]) -> Iterator[Problem]:
     """A problem for each mention of an enabled plugin that is neither one of kube-scheduler's nor one of `plugins`.
 
-    A default plugin that is not there is left out of a profile. Validation has its own words for those that were removed.
+    A default plugin that is not installed is left out of a profile. Validation reports those that were removed.
     """
     known = default_plugin_names().union(plugins, REMOVED_PLUGINS)
     for i, profile in enumerate(given.profiles):
@@ -50,17 +50,17 @@ def _unknown(name: str, known: Collection[str]) -> str:
 
 
 def notes(given: v1.KubeSchedulerConfiguration) -> Iterator[str]:
-    """Settings in the file that are accepted and change nothing."""
+    """Settings in the file that are accepted but have no effect."""
     if given.percentage_of_nodes_to_score is not None or any(
         p.percentage_of_nodes_to_score is not None for p in given.profiles
     ):
         yield "percentageOfNodesToScore: all nodes are considered for every pod, whatever is set"
     if given.parallelism is not None:
-        yield "parallelism: nodes are looked at all at once, not by parallel workers"
+        yield "parallelism: all nodes are evaluated at once, not by parallel workers"
     if given.enable_profiling or given.enable_contention_profiling:
         yield "enableProfiling, enableContentionProfiling: there are no Go profiles to serve"
     connection = given.client_connection
     if connection is not None and (connection.content_type or connection.accept_content_types):
-        yield "clientConnection: the API is always spoken to in JSON"
+        yield "clientConnection: requests to the API are always in JSON"
     if given.delay_cache_until_active:
         yield "delayCacheUntilActive: the cache is filled at once, so that a standby takes over without delay"

@@ -1,6 +1,6 @@
-"""The effective configuration: complete, immutable, and what all others work with.
+"""The effective configuration: complete, immutable, and what the rest of the program works with.
 
-`schedcache.config.defaults` makes it of what a file says. The defaults of the fields are kube-scheduler 1.37's
+`schedcache.config.defaults` makes it from what a file says. The defaults of the fields are kube-scheduler 1.37's
 (apis/config/v1/defaults.go).
 """
 
@@ -15,11 +15,11 @@ from schedcache.model.pod_spec import DEFAULT_SCHEDULER_NAME
 
 
 class _Effective(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
-    """The names that the file has."""
+    """The names are those in the file."""
 
 
 class LeaderElection(_Effective, frozen=True):
-    """The lease, and how it is kept."""
+    """Leader election: the lease, and how it is kept."""
 
     leader_elect: bool = True
     lease_duration: Duration = Duration.parse("15s")
@@ -31,9 +31,9 @@ class LeaderElection(_Effective, frozen=True):
 
 
 class ClientConnection(_Effective, frozen=True):
-    """How to reach the API server and how fast to ask; `qps` in requests a second, below zero without limit.
+    """How to reach the API server, and the request rate; `qps` in requests per second, unlimited below zero.
 
-    `kubeconfig` "": wherever credentials are usually found.
+    `kubeconfig` "": the usual places are searched.
     """
 
     kubeconfig: str = ""
@@ -51,7 +51,7 @@ class Plugin(_Effective, frozen=True):
 
 
 class PluginSet(_Effective, frozen=True):
-    """What is on and off at one extension point; the name `*` under disabled stands for all."""
+    """The enabled and disabled plugins of one extension point; the name `*` under disabled stands for all."""
 
     enabled: tuple[Plugin, ...] = ()
     disabled: tuple[Plugin, ...] = ()
@@ -79,14 +79,14 @@ class Plugins(_Effective, frozen=True):
 
 
 class PluginConfig(_Effective, frozen=True):
-    """Arguments of one plugin: of a type in `schedcache.config.plugin_args`, or as read for a plugin from elsewhere."""
+    """Arguments of one plugin: of a type in `schedcache.config.plugin_args`, or plain data for other plugins."""
 
     name: str
     args: Any
 
 
 class KubeSchedulerProfile(_Effective, frozen=True):
-    """What one scheduler name stands for.
+    """The plugins behind one scheduler name.
 
     `percentage_of_nodes_to_score` None: that of the whole configuration. `plugin_config`: by name, for enabled plugins only.
     """
@@ -98,7 +98,7 @@ class KubeSchedulerProfile(_Effective, frozen=True):
 
 
 class KubeSchedulerConfiguration(_Effective, frozen=True):
-    """The whole; backoffs are in seconds, percentages 0 to 100."""
+    """The whole configuration; backoffs are in seconds, percentages 0 to 100."""
 
     api_version: str = API_VERSION
     kind: str = KIND
@@ -121,6 +121,6 @@ def camel(name: str) -> str:
 
 
 GROUP_POINTS = ("placement_generate", "placement_score", "pod_group_post_filter")
-"""Extension points for scheduling groups of pods, which this scheduler does not do: nothing is ever enabled there."""
+"""Extension points for scheduling groups of pods, which are not supported: nothing is ever enabled there."""
 POINTS = tuple(field for field in Plugins.__struct_fields__ if field not in GROUP_POINTS)
-"""The others, `multi_point` among them."""
+"""The others, including `multi_point`."""

@@ -1,7 +1,7 @@
 """KubeSchedulerConfiguration as the file has it (kubescheduler.config.k8s.io/v1); field names are upstream's in snake_case.
 
 As in upstream's type, a field is optional where leaving it out differs from writing zero, and is zero otherwise.
-`schedcache.config.defaults` makes the effective configuration of it, which is another type (`schedcache.config.types`).
+`schedcache.config.defaults` turns it into the effective configuration, which is another type (`schedcache.config.types`).
 """
 
 from typing import Annotated, Any
@@ -36,7 +36,7 @@ class LeaderElection(_V1):
 
 
 class ClientConnection(_V1):
-    """How to reach the API server and how fast to ask; `qps` and `burst` in requests a second."""
+    """How to reach the API server, and the request rate; `qps` in requests per second, `burst` in requests."""
 
     kubeconfig: str = ""
     accept_content_types: str = ""
@@ -53,7 +53,7 @@ class Plugin(_V1):
 
 
 class PluginSet(_V1):
-    """What to switch on and off at one extension point; the name `*` under disabled stands for all."""
+    """Plugins to enable and disable at one extension point; the name `*` under disabled stands for all."""
 
     enabled: list[Plugin] = []
     disabled: list[Plugin] = []
@@ -81,14 +81,14 @@ class Plugins(_V1):
 
 
 class PluginConfig(_V1):
-    """Arguments of one plugin: of a type in `schedcache.config.plugin_args`, or as read for a plugin from elsewhere."""
+    """Arguments of one plugin: of a type in `schedcache.config.plugin_args`, or plain data for other plugins."""
 
     name: str = ""
     args: Any = None
 
 
 class KubeSchedulerProfile(_V1):
-    """What one scheduler name stands for."""
+    """The plugins behind one scheduler name."""
 
     scheduler_name: str | None = None
     percentage_of_nodes_to_score: Int32 | None = None
@@ -97,11 +97,11 @@ class KubeSchedulerProfile(_V1):
 
 
 class _Extender(msgspec.Struct, rename="camel", kw_only=True, frozen=True, omit_defaults=True):
-    """Extenders are the same type in the effective configuration: hardly a field has a default of its own."""
+    """Extenders have the same type in the effective configuration, since hardly any field has its own default."""
 
 
 class ExtenderTLSConfig(_Extender, frozen=True):
-    """Key material as file names, or as bytes (base64 in the file)."""
+    """Keys and certificates, as file names or as bytes (base64 in the file)."""
 
     insecure: bool = False
     server_name: str = ""
@@ -114,7 +114,7 @@ class ExtenderTLSConfig(_Extender, frozen=True):
 
 
 class ExtenderManagedResource(_Extender, frozen=True):
-    """An extended resource that the extender looks after."""
+    """An extended resource that the extender manages."""
 
     name: str = ""
     ignored_by_scheduler: bool = False

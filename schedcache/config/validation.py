@@ -12,12 +12,12 @@ from schedcache.model.resources import is_extended_resource
 
 REMOVED_PLUGINS = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
 _JITTER = 1.2
-"""What client-go waits at most between two tries to renew a lease, in retry periods."""
+"""The longest time that client-go waits between two tries to renew a lease, in retry periods."""
 _DEFAULT_QUEUE_SORT = "PrioritySort"
 
 
 def validate(given: v1.KubeSchedulerConfiguration, effective: KubeSchedulerConfiguration) -> Iterator[Problem]:
-    """Every problem of a configuration: of what the file says, by its own fields, and of what it comes to."""
+    """Every problem of a configuration: of what the file says, and of the effective configuration."""
     if effective.client_connection.burst < 0:
         yield Problem(("clientConnection", "burst"), f"{effective.client_connection.burst} is negative")
     yield from _leader_election(effective.leader_election)
@@ -85,12 +85,12 @@ def _plugin_set(found: v1.PluginSet, point: str, at: Path) -> Iterator[Problem]:
         if plugin.name in REMOVED_PLUGINS:
             yield Problem((*at, "enabled", i, "name"), _removed(plugin.name))
         if point in ("score", "multi_point") and (plugin.weight or 0) < 0:
-            # kube-scheduler takes it for an overflow of the sum, unless no other plugin that scores comes after.
+            # kube-scheduler takes it for an overflow of the sum, unless it is the last plugin that scores.
             yield Problem((*at, "enabled", i, "weight"), f"{plugin.weight} is negative")
 
 
 def _removed(name: str) -> str:
-    return f"plugin {name!r} is not part of {v1.API_VERSION}; NodeVolumeLimits has taken its place"
+    return f"plugin {name!r} is not part of {v1.API_VERSION}; NodeVolumeLimits has replaced it"
 
 
 def _profiles(profiles: Sequence[KubeSchedulerProfile]) -> Iterator[Problem]:
@@ -102,7 +102,7 @@ def _profiles(profiles: Sequence[KubeSchedulerProfile]) -> Iterator[Problem]:
                 at, "is missing; with several profiles each needs one of its own" if i or names[1:] else "is empty"
             )
         elif profile.scheduler_name in names[:i]:
-            yield Problem(at, f"{profile.scheduler_name!r} is the name of another profile too")
+            yield Problem(at, f"{profile.scheduler_name!r} is also the name of another profile")
         if profile.plugins.queue_sort != profiles[0].plugins.queue_sort:
             yield Problem(("profiles", i, "plugins", "queueSort"), "must be the same for all profiles")
         elif _queue_sort_args(profile) != _queue_sort_args(profiles[0]):
@@ -135,7 +135,7 @@ def _extenders(extenders: Sequence[v1.Extender]) -> Iterator[Problem]:
             if not is_qualified_name(resource.name) or not is_extended_resource(resource.name):
                 yield Problem(at, f"{resource.name!r} is not the name of an extended resource")
             if resource.name in managed:
-                yield Problem(at, f"{resource.name!r} is managed by another extender too")
+                yield Problem(at, f"{resource.name!r} is also managed by another extender")
             managed.add(resource.name)
     if binders > 1:
-        yield Problem(("extenders",), f"{binders} extenders bind, only one can")
+        yield Problem(("extenders",), f"{binders} extenders bind pods; only one may")

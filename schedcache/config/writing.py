@@ -12,7 +12,7 @@ from schedcache.config.v1 import API_VERSION
 
 
 def plain(config: KubeSchedulerConfiguration) -> dict[str, Any]:
-    """As plain data, which makes the same configuration when it is read again."""
+    """The configuration as plain data, from which the same configuration can be read again."""
     written = msgspec.to_builtins(config, enc_hook=str)
     for profile in written["profiles"]:
         for plugin in profile["pluginConfig"]:
@@ -25,12 +25,12 @@ def plain(config: KubeSchedulerConfiguration) -> dict[str, Any]:
 
 
 def to_yaml(config: KubeSchedulerConfiguration) -> str:
-    """As text."""
+    """The configuration as YAML."""
     return yaml.safe_dump(plain(config), sort_keys=False, default_flow_style=False)
 
 
 def _without_empty(value: Any) -> Any:
-    """Fields that hold null or an empty list are left out: they say the same."""
+    """Leave out fields that hold null or an empty list: they mean the same."""
     if isinstance(value, Mapping):
         return {name: _without_empty(found) for name, found in value.items() if found not in (None, [], ())}
     return [_without_empty(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,7 +1,7 @@
-"""Pods that were woken before their time: they wait out their backoff here.
+"""Pods that were woken, and wait here until their backoff is over.
 
-This is not `schedcache.ports.Backoff`: kube-scheduler's rule goes by the number of failures, in whole nanoseconds and without jitter,
-and the order of pods depends on it.
+This is not `schedcache.ports.Backoff`: kube-scheduler's rule uses the number of failures and whole nanoseconds, without jitter, and
+the order of pods depends on it.
 """
 
 from collections.abc import Callable
@@ -17,8 +17,8 @@ _MOST_DOUBLINGS = 64
 class Backoff:
     """How long a failed pod waits (kube-scheduler 1.37): the initial time, doubled for each further failure, up to the maximum.
 
-    With `windows` both the end and the clock are cut to whole seconds, so that pods which may be tried in the same second
-    compare by the queue's order (KEP-5142). Times are nanoseconds; a maximum of 0 switches backoff off.
+    With `windows`, both the end and the clock are truncated to whole seconds, so that pods that may be tried in the same second
+    compare by the queue's order (KEP-5142). Times are nanoseconds; a maximum of 0 turns backoff off.
     """
 
     def __init__(self, initial_ns: int, max_ns: int, *, windows: bool) -> None:
@@ -40,7 +40,7 @@ class Backoff:
         return info.backoff_until_ns
 
     def is_backing_off(self, info: QueuedPodInfo, now: int) -> bool:
-        """Whether the pod has to wait; the very end of the backoff, with windows its whole last second, still counts."""
+        """Whether the pod has to wait; the end of the backoff, with windows its whole last second, still counts."""
         until = self.until(info)
         return until is not None and until >= self._align(now)
 
@@ -53,7 +53,7 @@ class Backoff:
 
 
 class BackoffQueue:
-    """Rejected pods and, apart from them and never taken early, pods whose attempt ended in an error."""
+    """Rejected pods, and separately pods whose attempt ended in an error, which are never taken early."""
 
     def __init__(self, backoff: Backoff, sort_key: Callable[[QueuedPodInfo], SortKey] | None) -> None:
         """`sort_key` orders pods whose backoff ends together; None leaves that to the order in which they came."""
@@ -73,7 +73,7 @@ class BackoffQueue:
         return self.rejected.get(key) or self.errors.get(key)
 
     def put(self, info: QueuedPodInfo) -> None:
-        """Add a pod that is backing off, or sort it anew among its like."""
+        """Add a pod that is backing off, or sort it again."""
         until = self._backoff.until(info)
         if info.key in self.errors or (info.failed_with_error and info.key not in self.rejected):
             self.errors.put(info, (until, info.pod.uid))
@@ -81,11 +81,11 @@ class BackoffQueue:
             self.rejected.put(info, (until, None if self._sort_key is None else self._sort_key(info)))
 
     def remove(self, key: PodKey) -> QueuedPodInfo | None:
-        """Take the pod of that name out; None if it is not here."""
+        """Remove the pod of that name; None if it is not here."""
         return self.rejected.remove(key) or self.errors.remove(key)
 
     def pop_completed(self, now: int) -> list[QueuedPodInfo]:
-        """Take out all pods whose backoff is over."""
+        """Remove all pods whose backoff is over."""
         completed = []
         for heap in (self.rejected, self.errors):
             while (head := heap.peek()) is not None and not self._backoff.is_backing_off(head[1], now):
@@ -94,6 +94,6 @@ class BackoffQueue:
         return completed
 
     def next_completion(self) -> int | None:
-        """When `pop_completed` next has something to give, in nanoseconds."""
+        """When `pop_completed` will next return something, in nanoseconds."""
         heads = [head[0][0] for heap in (self.rejected, self.errors) if (head := heap.peek()) is not None]
         return self._backoff.over_at(min(heads)) if heads else None

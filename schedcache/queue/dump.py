@@ -1,4 +1,4 @@
-"""What the queue holds at one moment, for whoever looks at it later."""
+"""What the queue holds at one moment, as immutable data."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,7 +8,7 @@ from schedcache.queue.queued_pod import QueuedPodInfo
 
 
 class QueuedPodHistory(msgspec.Struct, frozen=True, gc=False):
-    """What has become of a waiting pod so far; the fields are those of QueuedPodInfo, times in seconds of the queue's clock.
+    """The history of a waiting pod; the fields are those of QueuedPodInfo, times in seconds of the queue's clock.
 
     `name` is `namespace/name`, plugins are sorted. `backoff_until` None = the pod is in neither of the backoff queues.
     """
@@ -51,7 +51,7 @@ def uids(infos: Iterable[QueuedPodInfo]) -> tuple[str, ...]:
 
 
 def histories(waiting: Iterable[QueuedPodInfo], backing_off: Iterable[QueuedPodInfo]) -> Mapping[str, QueuedPodHistory]:
-    """By UID; those that are backing off with the end of it."""
+    """Histories by UID; for those that are backing off, with the end of the backoff."""
     pods = {info.pod.uid: _history(info, None) for info in waiting}
     pods.update((info.pod.uid, _history(info, info.backoff_until)) for info in backing_off)
     return pods

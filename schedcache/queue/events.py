@@ -1,7 +1,7 @@
-"""Cluster events out of object changes, as precise as kube-scheduler 1.37 makes them (framework/events.go there).
+"""Makes cluster events from object changes, as precisely as kube-scheduler 1.37 (framework/events.go there).
 
-The more exactly an event says what changed, the fewer pods have to be asked about it. A change that no plugin can care
-about, such as a node's heartbeat, is no event at all.
+The more exactly an event says what changed, the fewer pods have to be checked. A change that matters to no plugin, such as
+a node's heartbeat, is not an event.
 """
 
 from functools import cache
@@ -12,11 +12,11 @@ from schedcache.ports import ALL, WILDCARD, ClusterEvent
 
 NODE = "Node"
 POD = "Pod"
-"""Registrations only: stands for the three kinds of pods below."""
+"""For registrations only: stands for the three kinds of pods below."""
 ASSIGNED_POD = "AssignedPod"
 """A pod that has a node."""
 UNSCHEDULED_POD = "UnscheduledPod"
-"""Another pod without a node."""
+"""Another pod, without a node."""
 TARGET_POD = "TargetPod"
 """The waiting pod itself."""
 
@@ -63,9 +63,9 @@ def is_wildcard(event: ClusterEvent) -> bool:
 
 
 def node_update_events(old: Node, new: Node) -> list[ClusterEvent]:
-    """What an update of a node amounts to; nothing where only heartbeats, images or versions changed.
+    """The events for an update of a node; none if only heartbeats, images or versions changed.
 
-    Uncordoning is a taint update; cordoning can help nobody.
+    Uncordoning is a taint update; cordoning cannot help any pod.
     """
     conditions_changed = {c.type: c.status for c in old.conditions} != {c.type: c.status for c in new.conditions}
     changes = (
@@ -80,7 +80,7 @@ def node_update_events(old: Node, new: Node) -> list[ClusterEvent]:
 
 
 def pod_update_events(old: Pod, new: Pod, *, target: bool = False) -> list[ClusterEvent]:
-    """What an update of a pod amounts to, at least one event; `target`: seen from that very pod, which is waiting."""
+    """The events for an update of a pod, at least one; `target`: it is the waiting pod itself that has changed."""
     resource = ASSIGNED_POD if new.node_name else TARGET_POD if target else UNSCHEDULED_POD
     was, now = old.requests, new.requests
     rescaled = was is not now
@@ -89,7 +89,7 @@ def pod_update_events(old: Pod, new: Pod, *, target: bool = False) -> list[Clust
         (UPDATE_POD_SCALE_DOWN, rescaled and _exceeds(was, now)),
         (UPDATE_POD_SCALE_UP, rescaled and _exceeds(now, was)),
         (UPDATE_POD_SCHEDULING_GATES_ELIMINATED, bool(old.scheduling_gates) and not new.scheduling_gates),
-        # A pod's tolerations can only be added to, so their number tells.
+        # Tolerations can only be added to a pod, so it is enough to compare their number.
         (UPDATE_POD_TOLERATION, len(old.spec.tolerations) != len(new.spec.tolerations)),
     )
     events = [cluster_event(resource, action) for action, changed in changes if changed]
@@ -97,7 +97,7 @@ def pod_update_events(old: Pod, new: Pod, *, target: bool = False) -> list[Clust
 
 
 def _other_allocatable(old: Resource, new: Resource) -> bool:
-    """A resource of which the node has 0 is another matter than one that it does not have."""
+    """A resource of which the node has 0 differs from one that it does not have."""
     return old != new or old.scalar.keys() != new.scalar.keys()
 
 

@@ -1,4 +1,4 @@
-"""Errors of plugins inside the queue: told once for each kind of error, never per pod."""
+"""Errors of plugins inside the queue: logged once for each kind of error, not for each pod."""
 
 import traceback
 
@@ -10,7 +10,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Faults:
-    """Logs the first error of each plugin, place and type; a broken plugin would otherwise write a line per pod and event."""
+    """Logs the first error of each plugin, place and type; otherwise a broken plugin would log a line per pod and event."""
 
     def __init__(self) -> None:
         self._reported: set[tuple[str, str, type[Exception]]] = set()

@@ -9,11 +9,11 @@ from schedcache.queue.queued_pod import QueuedPodInfo
 GateFn = Callable[[Pod], bool]
 """True = the pod is held back. Raising counts as True: an unready pod must not slip through."""
 PreEnqueue = Iterable[tuple[str, GateFn]] | Mapping[str, Iterable[tuple[str, GateFn]]]
-"""Plugin name and gate, for all scheduler names alike or by scheduler name."""
+"""Plugin name and gate, for all scheduler names or by scheduler name."""
 
 
 class Gates:
-    """The PreEnqueue plugins of each profile, asked in their order."""
+    """The PreEnqueue plugins of each profile, in order."""
 
     def __init__(self, pre_enqueue: PreEnqueue, faults: Faults) -> None:
         self._faults = faults
@@ -25,7 +25,7 @@ class Gates:
             self._flat = dict(pre_enqueue)
 
     def hold(self, info: QueuedPodInfo) -> bool:
-        """Ask the gates, that which holds the pod already first; the first that says no is recorded. True = held back."""
+        """Ask the gates, starting with the one that already holds the pod; the first that says no is recorded. True = held back."""
         gates = self._by_profile.get(info.pod.scheduler_name, {}) if self._flat is None else self._flat
         before = info.gated_by
         if before in gates and self._shut(before, gates[before], info):

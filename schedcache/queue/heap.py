@@ -8,15 +8,15 @@ from schedcache.model import Pod
 from schedcache.queue.queued_pod import PodKey, QueuedPodInfo
 
 SortKey = Any
-"""Anything that compares with `<` to others of its queue."""
+"""Anything that can be compared with `<` to others of its queue."""
 _Entry = tuple[SortKey, int, int, QueuedPodInfo]
 
-# Dead entries are swept when they outnumber the living, but not for a handful.
+# Dead entries are removed when they outnumber the living, but not if there are only a few.
 _SWEEP_ABOVE = 64
 
 
 class KeyedHeap:
-    """A binary heap over `heapq`: entries that were removed or re-sorted stay behind, dead, until they surface or are swept.
+    """A binary heap over `heapq`: entries that were removed or re-sorted stay, dead, until they surface or are swept.
 
     Smallest sort key first; ties go by `QueuedPodInfo.sequence`.
     """
@@ -38,7 +38,7 @@ class KeyedHeap:
         return None if entry is None else entry[3]
 
     def put(self, info: QueuedPodInfo, sort_key: SortKey) -> None:
-        """Add the pod, or sort it anew; whatever was here under its name is replaced."""
+        """Add the pod, or sort it again; whatever was here under its name is replaced."""
         self._pushes += 1
         entry = (sort_key, info.sequence, self._pushes, info)
         self._live[info.key] = entry
@@ -48,7 +48,7 @@ class KeyedHeap:
             heapq.heapify(self._heap)
 
     def remove(self, key: PodKey) -> QueuedPodInfo | None:
-        """Take the pod of that name out; None if it is not here."""
+        """Remove the pod of that name; None if it is not here."""
         entry = self._live.pop(key, None)
         return None if entry is None else entry[3]
 
@@ -63,7 +63,7 @@ class KeyedHeap:
         return None
 
     def pop(self) -> QueuedPodInfo | None:
-        """Take the first pod out; None if there is none."""
+        """Remove the first pod; None if there is none."""
         head = self.peek()
         if head is None:
             return None

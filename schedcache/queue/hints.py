@@ -15,7 +15,7 @@ from schedcache.queue.faults import Faults
 from schedcache.queue.metrics import QueueMetrics
 
 HintFn = Callable[[Pod, Any, Any], bool]
-"""Called with the waiting pod, the object before and the object after the event (None where there is none).
+"""Called with the waiting pod, the object before and the object after the event (None if there is none).
 
 True: the event may make the pod schedulable. Raising counts as True, so that a broken hint loses no pod.
 """
@@ -25,7 +25,7 @@ RoomFn = Callable[[Any, Any], Resource | None]
 
 
 class Scope(Enum):
-    """What of the waiting pod a hint's answer depends on: the less, the fewer times it has to be asked."""
+    """What a hint's answer depends on in the waiting pod: the less, the less often it has to be called."""
 
     POD = "pod"
     SHAPE = "shape"
@@ -35,14 +35,14 @@ class Scope(Enum):
 
 
 class EventHint(msgspec.Struct, frozen=True):
-    """An event that may make a pod schedulable that a plugin rejected: what the plugin answers at `events_to_register`.
+    """An event that may make a pod schedulable that a plugin rejected; plugins return these from `events_to_register`.
 
     `resource`: a kind, `Pod` for all three kinds of pod events, or `*` for everything. `actions`: upstream's action names;
     `Update` stands for every special update, `All` for everything. `fn` None = always worth another attempt. `by_shape`: the
-    answer depends on nothing of the pod but its shape, so that pods of one shape are asked about once; `by_spec`: on its spec
-    and requests alone, which StatefulSet pods share though their labels differ. `room`: the answer is False for every pod
-    that asks for more than that amount of anything, which spares the asking where thousands of pods all ask for something
-    else; None from it = no limit this time. `plugin` is filled in by the framework.
+    answer depends only on the pod's shape, so it is asked for once per shape; `by_spec`: only on its spec and requests, which
+    StatefulSet pods share although their labels differ. `room`: the answer is False for every pod that asks for more than
+    this amount of anything, which saves many calls if thousands of pods all ask for something different; if it returns None,
+    there is no limit this time. `plugin` is filled in by the framework.
     """
 
     resource: str
@@ -55,7 +55,7 @@ class EventHint(msgspec.Struct, frozen=True):
 
     @property
     def scope(self) -> Scope:
-        # What is always true depends on nothing.
+        # A constant answer depends on nothing.
         if self.by_spec or self.fn is None:
             return Scope.SPEC
         return Scope.SHAPE if self.by_shape else Scope.POD
@@ -64,11 +64,11 @@ class EventHint(msgspec.Struct, frozen=True):
 Registration = EventHint | tuple[Any, ...]
 """A hint with its plugin's name. A tuple has the name first, and then a hint's fields in their order."""
 Registrations = Iterable[Registration] | Mapping[str, Iterable[Registration]]
-"""For all scheduler names alike, or by scheduler name."""
+"""For all scheduler names, or by scheduler name."""
 
 
 class Strategy(IntEnum):
-    """What is to become of a pod; the greater one wins."""
+    """What to do with a pod; the greater value wins."""
 
     SKIP = 0
     AFTER_BACKOFF = 1
@@ -109,7 +109,7 @@ def _mask(actions: Iterable[str]) -> _Action:
 
 
 def _matches(hint: EventHint, event: ClusterEvent) -> bool:
-    """Whether the event is what the hint asks for, or more special."""
+    """Whether the event is what the hint asks for, or more specific."""
     asked, came = hint.resource, event.resource
     if asked not in (WILDCARD, came) and not (asked == events.POD and came in _POD_KINDS):
         return False
@@ -127,7 +127,7 @@ class EventHints:
     plugins: frozenset[str]
     by_profile: Mapping[str, ByPlugin]
     for_all: ByPlugin | None
-    """Where the registrations are the same for all scheduler names."""
+    """Set if the registrations are the same for all scheduler names."""
 
     def of_profile(self, scheduler_name: str) -> ByPlugin | None:
         """The hints by plugin; None = nothing was ever registered for that scheduler name."""
@@ -135,7 +135,7 @@ class EventHints:
 
 
 class HintTable:
-    """All registrations, looked up by event; and the asking."""
+    """All registrations by event, and the calls of the hints."""
 
     def __init__(
         self, registrations: Registrations, clock: Callable[[], float], metrics: QueueMetrics, faults: Faults
@@ -167,7 +167,7 @@ class HintTable:
         return EventHints(plugins, by_profile, by_profile[""] if self._flat else None)
 
     def says_queue(self, hint: EventHint, event: ClusterEvent, pod: Pod, old: object, new: object) -> bool:
-        """One hint's answer, True where it fails."""
+        """One hint's answer; True if it fails."""
         started = self._clock()
         try:
             answer = "Queue" if hint.fn is None or hint.fn(pod, old, new) else "QueueSkip"
@@ -178,14 +178,14 @@ class HintTable:
         return answer != "QueueSkip"
 
     def room(self, hints: Sequence[EventHint], event: ClusterEvent, old: object, new: object) -> Resource | None:
-        """The most that a pod may ask for if any of the hints is to say yes; None = no limit, or more than one."""
+        """The most that a pod may ask for, for any of the hints to say yes; None = no limit, or more than one."""
         if len(hints) != 1 or hints[0].room is None:
             return None
         try:
             room = hints[0].room(old, new)
             if room is None or isinstance(room, Resource):
                 return room
-            raise TypeError(f"answered {room!r}, expected a Resource or None")  # noqa: TRY301  told as what it raises itself
+            raise TypeError(f"answered {room!r}, expected a Resource or None")  # noqa: TRY301  reported like what it raises itself
         except Exception as error:  # noqa: BLE001  plugins are foreign code; without a limit every pod is asked about
             self._faults.report(hints[0].plugin, f"room for {event.label}", None, error)
             return None
@@ -198,7 +198,7 @@ def _registered(given: Registration) -> EventHint:
         plugin, *fields = given
         hint = replace(EventHint(*fields), plugin=plugin)
     if not hint.plugin:
-        raise ValueError(f"hint for events of {hint.resource!r}: no plugin is named")
+        raise ValueError(f"hint for events of {hint.resource!r}: the plugin is not named")
     try:
         _mask(hint.actions)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """What happened while pods were being scheduled.
 
-A pod that fails must not miss the event that would have helped it only because the event came during its attempt
-(KEP-4247). So pops and events are numbered together; a failed pod is asked about the events after its own pop.
+A pod that fails must not miss an event that would have helped it only because it came during the attempt (KEP-4247).
+So pops and events are numbered together, and a failed pod is checked against the events after its own pop.
 """
 
 from collections import Counter, deque
@@ -13,7 +13,7 @@ from schedcache.queue.metrics import POD_POPPED, QueueMetrics
 
 
 class RecordedEvent(NamedTuple):
-    """A cluster event with the object before and after, None where there is none."""
+    """A cluster event with the object before and after, None if there is none."""
 
     event: ClusterEvent
     old: object
@@ -21,7 +21,7 @@ class RecordedEvent(NamedTuple):
 
 
 class InFlight:
-    """Pods popped and not done, by UID, and the events that one of them may still have to be asked about."""
+    """Pods popped and not done, by UID, and the events that may still matter to one of them."""
 
     def __init__(self, metrics: QueueMetrics) -> None:
         self._metrics = metrics
@@ -42,21 +42,21 @@ class InFlight:
         return list(self._popped_at)
 
     def start(self, uid: str) -> None:
-        """A pod, not in flight so far, was popped."""
+        """A pod that is not in flight yet was popped."""
         self._number += 1
         self._popped_at[uid] = self._number
         self._markers.append((self._number, uid))
         self._metrics.inflight_events(POD_POPPED, 1)
 
     def record(self, recorded: RecordedEvent) -> None:
-        """Keep an event for the pods in flight; without any there is nobody to keep it for."""
+        """Keep an event for the pods in flight, if there are any."""
         if self._popped_at:
             self._number += 1
             self._events.append((self._number, recorded))
             self._metrics.inflight_events(recorded.event.label, 1)
 
     def events_since_pop(self, uid: str) -> Iterable[RecordedEvent] | None:
-        """The events after the pod's pop, oldest first; None = the pod is not in flight."""
+        """The events since the pod was popped, oldest first; None = the pod is not in flight."""
         popped_at = self._popped_at.get(uid)
         if popped_at is None:
             return None
@@ -87,7 +87,7 @@ class InFlight:
         return self._popped_at.get(marker[1]) == marker[0]
 
     def _prune(self, before: int) -> None:
-        """Drop the events that only pods which are done could have been asked about."""
+        """Drop the events that matter only to pods that are done."""
         dropped: Counter[str] = Counter()
         while self._events and self._events[0][0] < before:
             dropped[self._events.popleft()[1].event.label] += 1

@@ -1,4 +1,4 @@
-"""The verdict on a waiting pod after an event: leave it, retry it after its backoff, or at once (kube-scheduler 1.37)."""
+"""What an event means for a waiting pod: leave it, retry it after its backoff, or retry it at once (kube-scheduler 1.37)."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
@@ -11,24 +11,24 @@ from schedcache.queue.pool import Bucket, Group
 from schedcache.queue.queued_pod import QueuedPodInfo
 
 PreCheck = Callable[[Pod], bool]
-"""The caller's own test whether an event may reach a pod."""
+"""The caller's own test of whether an event applies to a pod."""
 Woken = tuple[QueuedPodInfo, Strategy]
 
 
 class Judge:
-    """Asks the hints of the plugins that rejected a pod, and of no others."""
+    """Asks the hints of the plugins that rejected a pod, and no others."""
 
     def __init__(self, table: HintTable) -> None:
         self._table = table
 
     def of_interest(self, event: ClusterEvent) -> bool:
-        """Whether any plugin of any profile wants to hear of the event, as all do of a wildcard."""
+        """Whether any plugin of any profile has registered for the event, as all have for a wildcard."""
         return is_wildcard(event) or bool(self._table.matching(event).plugins)
 
     def after_attempt(self, info: QueuedPodInfo, since: Iterable[RecordedEvent] | None) -> Strategy:
-        """For a pod whose attempt failed: the best of the events since its pop; None = it was done before it failed.
+        """For a pod whose attempt failed: the best answer to the events since its pop; None = it was done before it failed.
 
-        An error, and a failure while binding, are retried after backoff: no event can be expected to bring them back.
+        After an error, or a failure while binding, the pod is retried after backoff, since no event can be expected to help.
         """
         if since is None or info.failed_with_error:
             return Strategy.AFTER_BACKOFF
@@ -53,14 +53,14 @@ class Judge:
         return self._ask(hints, info.pod, change, info.pending_plugins)
 
     def woken(self, buckets: Iterable[Bucket], change: RecordedEvent, pre_check: PreCheck | None) -> list[Woken]:
-        """Of all pods in the pool those that the event may help, and how."""
+        """The pods in the pool that the event may help, and how."""
         wildcard = is_wildcard(change.event)
         matching = self._table.matching(change.event)
         woken: list[Woken] = []
         for bucket in buckets:
             gate = bucket.rejection.gated_by
             if gate and not wildcard and gate not in matching.plugins:
-                continue  # the gate would still be shut
+                continue  # the gate would still hold it
             by_plugin = None if wildcard else matching.of_profile(bucket.rejection.scheduler_name)
             if by_plugin is None:
                 woken += self._one_by_one(bucket, change, pre_check)
@@ -78,7 +78,7 @@ class Judge:
     def _of_bucket(
         self, bucket: Bucket, hints: list[EventHint], change: RecordedEvent, pre_check: PreCheck | None
     ) -> list[Woken]:
-        """Ask as few questions as the hints allow: once a spec, then once a shape, then each pod."""
+        """Ask as rarely as the hints allow: once per spec, then once per shape, then for each pod."""
         by_scope: dict[Scope, list[EventHint]] = {scope: [] for scope in Scope}
         for hint in hints:
             by_scope[hint.scope].append(hint)
@@ -138,5 +138,5 @@ def _best_possible(pending: Collection[str]) -> Strategy:
 
 
 def _is_meant_for(pod: Pod, target: object) -> bool:
-    """A wildcard event with a new object is for that pod alone."""
+    """A wildcard event with a new object is only for that pod."""
     return target is None or (isinstance(target, Pod) and target.uid == pod.uid)

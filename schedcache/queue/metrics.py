@@ -1,4 +1,4 @@
-"""What the queue tells about itself while it works; the names are kube-scheduler's without the prefix `scheduler_`."""
+"""What the queue reports while it works; the names are kube-scheduler's without the prefix `scheduler_`."""
 
 from typing import Protocol
 
@@ -13,13 +13,13 @@ class QueueMetrics(Protocol):
         """queue_incoming_pods_total: a pod entered `active`, `backoff` or `unschedulable` because of that event."""
 
     def inflight_events(self, event: str, delta: int) -> None:
-        """inflight_events: so many more (or fewer) recorded events of that label, `PodPopped` for pods in flight."""
+        """inflight_events: recorded events of that label increased by `delta`; `PodPopped` stands for pods in flight."""
 
     def queueing_hint(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         """queueing_hint_execution_duration_seconds: a hint answered `Queue`, `QueueSkip` or `Error`."""
 
     def pod_scheduled_after_flush(self, profile: str) -> None:
-        """pod_scheduled_after_flush_total: only the pool's time limit woke the pod, so some event was missed."""
+        """pod_scheduled_after_flush_total: only the pool's time limit woke the pod, so an event was missed."""
 
 
 class NoMetrics:

@@ -1,4 +1,4 @@
-"""Pods for which room was made on a node, and which are not there yet."""
+"""Pods for which room was made on a node, and which do not run there yet."""
 
 from collections.abc import Callable
 
@@ -9,9 +9,9 @@ PodLister = Callable[[str, str], Pod | None]
 
 
 class Nominator:
-    """At most one node per pod UID; the pods of a node in the order in which they were nominated.
+    """At most one node per pod UID; the pods of a node are in the order in which they were nominated.
 
-    The queue files pods here, and plugins look: made before both, it is handed to the queue and to the plugins' handle.
+    The queue adds pods, and plugins read: it is made first, and passed to the queue and to the plugins' handle.
     """
 
     def __init__(self, pod_lister: PodLister | None = None) -> None:
@@ -29,9 +29,9 @@ class Nominator:
         return list(self._pods.get(node_name, {}).values())
 
     def add(self, pod: Pod, node_name: str | None) -> None:
-        """Nominate the pod afresh, behind those that are there. None: its own status decides; "": it has no node any more.
+        """Nominate the pod again, behind those already there. None: its own status decides; "": it no longer has a node.
 
-        A pod that is gone, was replaced under its name, or has a node gets none: its reservation would stay for ever.
+        A pod that is gone, was replaced under its name, or has a node is not nominated: its reservation would stay for ever.
         """
         self.delete(pod)
         node_name = pod.nominated_node_name if node_name is None else node_name
@@ -40,7 +40,7 @@ class Nominator:
             self._pods.setdefault(node_name, {})[pod.uid] = pod
 
     def update(self, old: Pod, new: Pod) -> None:
-        """Follow an update. One that says nothing about nominations keeps what was decided here and not yet written."""
+        """Apply an update. One that does not mention a nomination keeps what was decided here and not yet written."""
         node_name = None if old.nominated_node_name or new.nominated_node_name else self._node_of.get(old.uid)
         self.delete(old)
         self.add(new, node_name)

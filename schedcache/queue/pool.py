@@ -1,7 +1,7 @@
-"""The unschedulable pool: pods that were rejected, or are gated, and wait for something to happen.
+"""The unschedulable pool: pods that were rejected, or are gated, and wait for an event.
 
-Filed so that an event costs by the number of different situations, not of pods: by who rejected the pod, then by its
-spec, then by its shape. 10,000 replicas of one template that lack CPU are one group.
+Pods are filed by who rejected them, then by spec, then by shape, so the cost of an event depends on the number of different
+situations, not of pods. 10,000 replicas of one template that lack CPU are one group.
 """
 
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ class Bucket:
             self._columns.remove(spec)
 
     def within(self, room: Resource | None) -> list["SpecGroup"]:
-        """The specs that ask for no more than `room`; all of them where there is no such limit."""
+        """The specs that ask for no more than `room`; all of them if there is no limit."""
         if room is None:
             return list(self.specs.values())
         if self._columns is None:
@@ -59,7 +59,7 @@ class Bucket:
 
 @dataclass(slots=True, eq=False)
 class SpecGroup:
-    """Pods of one bucket and one spec; a StatefulSet's pods are one such group, though the labels of each are its own."""
+    """Pods of one bucket and one spec; a StatefulSet's pods are one such group, although their labels differ."""
 
     bucket: Bucket
     key: _SpecKey
@@ -84,7 +84,7 @@ class Group:
 
 
 class UnschedulablePool:
-    """The pods by name, by group, and by the time at which they have waited too long."""
+    """The pods by name, by group, and by the time when their wait is too long."""
 
     def __init__(self, max_wait_ns: int) -> None:
         self._max_wait = max_wait_ns
@@ -110,7 +110,7 @@ class UnschedulablePool:
         return list(self._buckets.values())
 
     def put(self, info: QueuedPodInfo) -> None:
-        """Add the pod, or file it anew after its object or its rejection changed; its name's holder is replaced."""
+        """Add the pod, or file it again after its object or its rejection changed; another pod of its name is replaced."""
         self.remove(info.key)
         group = self._groups[info.key] = self._group_for(info)
         group.infos[info.key] = info
@@ -134,7 +134,7 @@ class UnschedulablePool:
         return group
 
     def remove(self, key: PodKey) -> QueuedPodInfo | None:
-        """Take the pod of that name out; None if it is not here."""
+        """Remove the pod of that name; None if it is not here."""
         group = self._groups.pop(key, None)
         if group is None:
             return None
@@ -151,7 +151,7 @@ class UnschedulablePool:
         return info
 
     def flush_expired(self, now: int) -> list[QueuedPodInfo]:
-        """The pods that have waited longer than the limit; they stay, marked as flushed, and start to wait anew."""
+        """The pods that have waited longer than the limit; they stay, marked as flushed, and their wait starts over."""
         expired = []
         while (head := self._deadlines.peek()) is not None and head[0] < now:
             info = head[1]

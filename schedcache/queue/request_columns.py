@@ -1,4 +1,4 @@
-"""What many different specs ask for, side by side, so that one comparison tells which of them an amount could satisfy."""
+"""The requests of many different specs, side by side, so that one comparison shows which of them an amount could satisfy."""
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
@@ -14,7 +14,7 @@ _FIRST_SLOTS = 64
 
 
 class RequestColumns(Generic[Spec]):
-    """One row a resource that some spec asks for, one column a spec; a column that leaves is filled by the last one."""
+    """One row per requested resource, one column per spec; a removed column is replaced by the last one."""
 
     def __init__(self) -> None:
         self._specs: list[Spec] = []
@@ -44,7 +44,7 @@ class RequestColumns(Generic[Spec]):
             self._amounts[:, slot] = self._amounts[:, len(self._specs)]
 
     def within(self, room: Resource) -> list[Spec]:
-        """The specs that ask for no more than that of anything; the number of pods does not count."""
+        """The specs that ask for no more than this of anything; the number of pods does not count."""
         limits = dict(room.amounts())
         most = np.array([min(limits.get(name, 0), _MOST) for name in self._rows], np.int64)
         fitting = (self._amounts[:, : len(self._specs)] <= most[:, np.newaxis]).all(axis=0)

@@ -27,7 +27,7 @@ from schedcache.queue.waiters import Waiters
 class SchedulingQueue:
     """Where pods without a node wait; see the package's docstring for the states. For one thread, that of the event loop.
 
-    Nothing happens by itself: `flush_backoff_completed` and `flush_unschedulable_leftover` are to be called at `next_flush_at`.
+    There are no timers: call `flush_backoff_completed` and `flush_unschedulable_leftover` at `next_flush_at`.
     """
 
     def __init__(  # noqa: PLR0913  the knobs of kube-scheduler's queue, all by keyword
@@ -47,15 +47,14 @@ class SchedulingQueue:
         slow: Callable[[Pod], bool] | None = None,
         metrics: QueueMetrics | None = None,
     ) -> None:
-        """Times in seconds, of a monotonic `clock`. A `max_backoff` of 0 switches backoff off.
+        """Times are in seconds, of a monotonic `clock`. A `max_backoff` of 0 turns backoff off.
 
-        `hints` and `pre_enqueue`: for all scheduler names alike, or a mapping by scheduler name; a pod whose name has no hints
-        in the mapping is retried upon every event. `nominator` is the one that plugins look at. Without it the queue makes its
-        own with `pod_lister`, which tells whether a pod still waits (None trusts the caller). `queue_sort` gives what pods are
-        sorted by, the smallest first; it may use only what is fixed while the pod waits. Where it fails, the queue does without
-        it (see `GuardedSort`) and names `queue_sort_plugin`. `slow` tells pods whose attempts take their time, see
-        `open_slow_lane`. Raises ValueError for a negative time or a registration for an
-        action that does not exist.
+        `hints` and `pre_enqueue`: for all scheduler names, or a mapping by scheduler name; a pod whose name has no hints in
+        the mapping is retried on every event. `nominator` is the one that plugins read. Without it, the queue makes its own
+        with `pod_lister`, which says whether a pod still waits (None trusts the caller). `queue_sort` gives the key that pods
+        are sorted by, the smallest first; it may use only what does not change while the pod waits. If it fails, the queue
+        does without it (see `GuardedSort`) and names `queue_sort_plugin`. `slow` says which pods have slow attempts, see
+        `open_slow_lane`. Raises ValueError for a negative time or a registration for an action that does not exist.
         """
         limits = (("initial_backoff", initial_backoff), ("max_backoff", max_backoff))
         for name, seconds in (*limits, ("max_in_unschedulable", max_in_unschedulable)):
@@ -65,7 +64,7 @@ class SchedulingQueue:
         self._metrics = metrics or NoMetrics()
         self._pop_from_backoff = pop_from_backoff
         faults = Faults()
-        # Ours cannot fail, and keys without a guard compare faster.
+        # Our own cannot fail, and keys without a guard compare faster.
         trusted = queue_sort is priority_sort
         self._queue_sort = queue_sort if trusted else GuardedSort(queue_sort_plugin, queue_sort, faults)
         self._judge = Judge(HintTable(hints, clock, self._metrics, faults))
@@ -92,9 +91,9 @@ class SchedulingQueue:
         self._to_active(info, events.UNSCHEDULED_POD_ADD.label)
 
     def update(self, old: Pod, new: Pod) -> None:
-        """A pod without a node changed. In flight that is only recorded; a pod that the queue does not know is added.
+        """A pod without a node changed. For one in flight this is only recorded; a pod that the queue does not know is added.
 
-        With another UID it is no update: deletion and creation were merged on the way.
+        Another UID means that a deletion and a creation were merged on the way.
         """
         if old.uid != new.uid:
             self.delete(old)
@@ -128,7 +127,7 @@ class SchedulingQueue:
                 return
 
     def delete(self, pod: Pod) -> None:
-        """The pod is gone, or has a node. One in flight stays so until `done`; a successor of its name is left alone."""
+        """The pod is gone, or has a node. A pod in flight stays so until `done`; a successor of the same name is not touched."""
         self._nominator.delete(pod)
         found = self.find(pod.namespace, pod.name)
         if found is not None and found[1].pod.uid == pod.uid:
@@ -137,7 +136,7 @@ class SchedulingQueue:
     # ---- attempts
 
     def pop_nowait(self) -> QueuedPodInfo | None:
-        """Take the next pod for an attempt, None where `pop` would wait. The attempt has to end in `done`."""
+        """Take the next pod for an attempt; None if `pop` would wait. The attempt has to end in `done`."""
         while True:
             info = self._active.pop()
             if info is None and self._pop_from_backoff and (info := self._pop_backing_off()) is not None:
@@ -145,7 +144,7 @@ class SchedulingQueue:
             if info is None:
                 return None
             info.attempts += 1
-            # Two attempts at one pod at a time would bind it twice; the running one hears of its changes as events.
+            # Two attempts for one pod at the same time would bind it twice; the running one sees its changes as events.
             if info.pod.uid not in self._in_flight:
                 return self._start(info)
 
@@ -179,15 +178,15 @@ class SchedulingQueue:
         return info
 
     def add_unschedulable(self, info: QueuedPodInfo) -> None:
-        """The attempt failed: back to the queue, by who rejected the pod and by what has happened since it was popped.
+        """The attempt failed: return the pod to a queue that depends on who rejected it and what has happened since it was popped.
 
-        The attempt is done in any case, in one step with the return. The caller makes sure that the pod still exists and
-        still has no node. Raises QueueError `already_queued` where its name is in a queue, as that of a successor may be.
+        The attempt ends in any case, in one step with the return. The caller makes sure that the pod still exists and still
+        has no node. Raises QueueError `already_queued` if its name is in a queue, for example because of a successor.
         """
         key = info.key = pod_key(info.pod)
         if key in self._active or key in self._backing_off or key in self._pool:
             self.done(info.popped_uid)
-            raise QueueError("already_queued", f"pod {info.pod.full_name} is in the queue already")
+            raise QueueError("already_queued", f"pod {info.pod.full_name} is already in the queue")
         if info.failed_with_error:
             info.consecutive_errors += 1
         else:
@@ -201,11 +200,11 @@ class SchedulingQueue:
         self._requeue(info, strategy, events.SCHEDULE_ATTEMPT_FAILURE)
 
     def done(self, uid: str) -> None:
-        """The attempt at the pod popped under that UID is over, however it ended. Calling it again does nothing."""
+        """The attempt for the pod popped under that UID is over, however it ended. Calling it again does nothing."""
         self._in_flight.done(uid)
 
     def scheduled(self, info: QueuedPodInfo) -> None:
-        """The attempt ended in a bound pod: done, and counted where only the pool's time limit had brought it about."""
+        """The attempt ended in a bound pod: as `done`, and counts those that only the pool's time limit had woken."""
         self.done(info.popped_uid)
         if info.flushed:
             self._metrics.pod_scheduled_after_flush(info.pod.scheduler_name)
@@ -228,9 +227,9 @@ class SchedulingQueue:
     def move(
         self, event: ClusterEvent, old: object = None, new: object = None, pre_check: PreCheck | None = None
     ) -> None:
-        """Something changed in the cluster: wake the pods of the pool that it may help, and remember it for those in flight.
+        """Something changed in the cluster: wake the pods of the pool that it may help, and record it for those in flight.
 
-        `old` and `new` are the object before and after, None where there is none. `pre_check` False keeps a pod out of it.
+        `old` and `new` are the object before and after, None if there is none. Pods for which `pre_check` is False are left out.
         Raises ValueError for an action that does not exist.
         """
         change = RecordedEvent(event, old, new)
@@ -241,10 +240,10 @@ class SchedulingQueue:
         self._in_flight.record(change)
 
     def activate(self, pods: Iterable[Pod]) -> None:
-        """Move pods to the active queue at once, in spite of backoff. For one in flight that becomes an event of its own.
+        """Move pods to the active queue at once, in spite of backoff. For a pod in flight this is recorded as an event.
 
-        A plugin that activates a pod which it rejects itself has to do so while the pod is in flight: it then waits for its
-        backoff as any other, instead of starving pods of lower priority.
+        A plugin that activates a pod that it rejects itself has to do so while the pod is in flight: it then waits for its
+        backoff like any other, instead of starving pods of lower priority.
         """
         for pod in pods:
             key = pod_key(pod)
@@ -258,11 +257,11 @@ class SchedulingQueue:
     def flush_backoff_completed(self) -> None:
         """Move the pods whose backoff is over to the active queue."""
         for info in self._backing_off.pop_completed(self._now()):
-            # With pop from backoff the gates were asked on the way in.
+            # With pop from backoff, the gates were asked on the way in.
             self._to_active(info, events.BACKOFF_COMPLETE, ask_gates=not self._pop_from_backoff)
 
     def flush_unschedulable_leftover(self) -> None:
-        """Wake the pods that have been in the pool for too long, in case an event was missed."""
+        """Wake the pods that have been in the pool too long, in case an event was missed."""
         change = RecordedEvent(events.UNSCHEDULABLE_TIMEOUT, None, None)
         expired = self._pool.flush_expired(self._now())
         for info in expired:
@@ -271,18 +270,18 @@ class SchedulingQueue:
             self._in_flight.record(change)
 
     def next_flush_at(self) -> float | None:
-        """When, in seconds of the clock, a flush will next find something; None = not as things are now."""
+        """When, in seconds of the clock, a flush will next find something; None = never, as things are now."""
         instants = [t for t in (self._backing_off.next_completion(), self._pool.next_expiry()) if t is not None]
         return to_seconds(min(instants)) if instants else None
 
     # ---- nominations: as kube-scheduler's queue, this one is called for them too; its recorded answers are replayed here
 
     def add_nominated_pod(self, pod: Pod, node_name: str | None = None) -> None:
-        """Nominate the pod for a node. None: as its status says; "": withdraw. Refused for a pod that waits no more."""
+        """Nominate the pod for a node. None: as its status says; "": withdraw. Refused for a pod that no longer waits."""
         self._nominator.add(pod, node_name)
 
     def update_nominated_pod(self, old: Pod, new: Pod) -> None:
-        """Follow an update of a pod that may be nominated."""
+        """Apply an update of a pod that may be nominated."""
         self._nominator.update(old, new)
 
     def delete_nominated_pod(self, pod: Pod) -> None:
@@ -304,7 +303,7 @@ class SchedulingQueue:
         return self._active.ordered()
 
     def backoff_pods(self) -> list[QueuedPodInfo]:
-        """Rejected pods that are backing off, the first to leave first."""
+        """Rejected pods that are backing off, in the order in which they will leave."""
         return self._backing_off.rejected.ordered()
 
     def error_backoff_pods(self) -> list[QueuedPodInfo]:
@@ -333,7 +332,7 @@ class SchedulingQueue:
         }
 
     def oldest_pending_age(self) -> float:
-        """Seconds since the queue first saw the pod that has waited longest and is in a queue now; 0 without any."""
+        """The age of the oldest pod in a queue, in seconds since the queue first saw it; 0 without any."""
         first = min((info.enqueued_ns for info in self._queued()), default=None)
         return 0.0 if first is None else to_seconds(self._now() - first)
 
@@ -358,7 +357,7 @@ class SchedulingQueue:
         return None
 
     def dump(self) -> QueueDump:
-        """Everything, at this moment; later changes do not show in it. Costs some microseconds a pod."""
+        """Everything, at this moment; later changes do not show in it. Takes some microseconds per pod."""
         active, pool = self.active_pods(), self.unschedulable_pods()
         backoff, errors = self.backoff_pods(), self.error_backoff_pods()
         return QueueDump(
@@ -394,7 +393,7 @@ class SchedulingQueue:
         self._pool.remove(info.key)
 
     def _requeue(self, info: QueuedPodInfo, strategy: Strategy, label: str) -> bool:
-        """Put a pod where the strategy says, gates permitting. True = it is in the active or the backoff queue."""
+        """Put a pod where the strategy says, if the gates permit. True = it is in the active or the backoff queue."""
         if strategy is Strategy.SKIP:
             self._to_pool(info, label)
             return False

@@ -1,4 +1,4 @@
-"""QueueSort: what pods are sorted by, and what instead where the plugin cannot say."""
+"""QueueSort: what pods are sorted by, and the fallback if the plugin fails."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,15 +12,15 @@ _WHERE = "QueueSort"
 
 
 def priority_sort(info: QueuedPodInfo) -> SortKey:
-    """PrioritySort: the higher priority first, then whoever has waited longer."""
+    """PrioritySort: the higher priority first, then the one that has waited longer."""
     return -info.pod.shape.spec.priority, info.timestamp_ns
 
 
 class GuardedSort:
-    """The order of a plugin that may fail, as any foreign code may: no pod is lost for that, and the fault is told once.
+    """The order of a plugin, which may fail: no pod is lost then, and the fault is logged once.
 
-    A pod whose key it cannot make comes after all others, among its like in the order of `priority_sort`. Where two keys do not
-    compare, that order decides between the two.
+    Pods for which the plugin cannot make a key come after all others, in the order of `priority_sort`. If two keys cannot be
+    compared, that order decides between the two.
     """
 
     def __init__(self, plugin: str, sort_key: Callable[[QueuedPodInfo], Any], faults: Faults) -> None:
@@ -40,7 +40,7 @@ class GuardedSort:
 
 
 class _Key:
-    """One pod's key; compares with others of its sort, and never raises."""
+    """One pod's key; compares with others of its kind, and never raises."""
 
     __slots__ = ("_failed", "_instead", "_key", "_pod", "_sort")
     __hash__ = None  # type: ignore[assignment]  # only compared

@@ -5,13 +5,13 @@ from collections import deque
 
 
 class Waiters:
-    """First come, first woken; one wake-up lets one waiter look, after the operation that woke it is complete."""
+    """First come, first woken; one wake-up lets one waiter run, after the operation that woke it is complete."""
 
     def __init__(self) -> None:
         self._futures: deque[asyncio.Future[None]] = deque()
 
     async def wait(self) -> None:
-        """Until `wake`. A wake-up that meets a cancelled waiter goes to the next: its pod is still there to be taken."""
+        """Wait for `wake`. If a woken waiter is cancelled, the next one is woken, since the pod is still there to be taken."""
         future = asyncio.get_running_loop().create_future()
         self._futures.append(future)
         try:
@@ -24,7 +24,7 @@ class Waiters:
             raise
 
     def wake(self) -> None:
-        """Wake the one that has waited longest, if there is any."""
+        """Wake the one that has waited longest, if any."""
         while self._futures:
             future = self._futures.popleft()
             if not future.done():

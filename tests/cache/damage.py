@@ -74,7 +74,7 @@ CACHE_DAMAGE = {
         lambda c: c.nodes.__setitem__("n8", NodeInfo("n8")),
     ),
     "entry missing": (
-        "nodes that pods are on, without entry: expected set(), found {'n9'}",
+        "nodes with pods but without an entry: expected set(), found {'n9'}",
         lambda c: c.nodes.pop("n9"),
     ),
     "order of the list": (" newer than NodeInfo(", lambda c: c.nodes.move_to_end("n1", last=False)),
@@ -301,7 +301,7 @@ SNAPSHOT_DAMAGE = {
         lambda s: s.columns._labels["disk"]._id_of.update({"ssd": 5}),
     ),
     "id that leads nowhere": (
-        "the check fails: IndexError",
+        "the check failed: IndexError",
         lambda s: s.columns.taint_set.__setitem__(row_of_n1(s), 99),
     ),
     "node object of no generation": (

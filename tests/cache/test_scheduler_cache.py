@@ -62,7 +62,7 @@ def test_messages_name_the_pod_and_the_reason():
         (NotAssumedError, "uid-c", lambda: cache.expire_pod(confirmed)),
         (NotExpiredError, "uid-a", lambda: cache.expire_pod(assumed)),
         (UnknownNodeError, "'n9' is not in the cache", lambda: cache.remove_node(make_node("n9"))),
-        (UnknownNodeError, "'n8' is in the cache only for its pods", lambda: cache.remove_node(make_node("n8"))),
+        (UnknownNodeError, "'n8' is in the cache only because of its pods", lambda: cache.remove_node(make_node("n8"))),
         *((NoUIDError, "default/x", lambda m=m: getattr(cache, m)(nameless)) for m in (
             "assume_pod", "finish_binding", "forget_pod", "add_pod", "remove_pod", "get_pod", "is_assumed_pod", "expire_pod",
         )),
@@ -197,7 +197,7 @@ def test_a_pod_that_comes_in_another_namespace_takes_its_claims_along():
 def test_a_time_to_live_is_a_number_of_seconds(ttl):
     with pytest.raises(AttributeError):
         SchedulerCache().ttl = ttl
-    with pytest.raises(ValueError, match="ttl: expected seconds, 0 for ever, not"):
+    with pytest.raises(ValueError, match="ttl: expected seconds, or 0 for no limit, got"):
         SchedulerCache(ttl)
 
 
@@ -205,7 +205,7 @@ def test_a_time_to_live_is_a_number_of_seconds(ttl):
 def test_a_node_without_name_is_refused(method):
     cache = make_cache()
     nameless = msgspec.structs.replace(make_node("n1"), name="")
-    with pytest.raises(NoNodeNameError, match=r"^a node without name, so no pod can be on it$"):
+    with pytest.raises(NoNodeNameError, match=r"^the node has no name$"):
         cache.add_node(nameless) if method == "add_node" else cache.update_node(None, nameless)
     assert (cache.node_count(), len(cache.node_tree)) == (0, 0)
 

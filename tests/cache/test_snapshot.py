@@ -218,14 +218,14 @@ class TestUpdate:
         assert not snapshot.half_updated
         next(half)
         assert snapshot.half_updated
-        message = "an update of the snapshot in pieces is not done$"
+        message = "an update of the snapshot in pieces is under way$"
         with pytest.raises(SnapshotInUseError, match="^pod uid-a .*: " + message):
             snapshot.assume(make_pod("a", "n1"))
         with pytest.raises(SnapshotInUseError, match="^" + message):
             cache.check(snapshot)
         cache.update_snapshot(snapshot)
         assert not snapshot.half_updated
-        with pytest.raises(SnapshotInUseError, match=r"^another update of the snapshot has come between two pieces"):
+        with pytest.raises(SnapshotInUseError, match=r"^another update of the snapshot came between two pieces"):
             next(half)
         snapshot.assume(make_pod("a", "n1"))
         assert names(snapshot.node_info_list) == ["n1", "n2"]
@@ -310,7 +310,7 @@ class TestUpdate:
 
     @pytest.mark.parametrize("size", [0, -1])
     def test_in_pieces_needs_a_size(self, size):
-        with pytest.raises(ValueError, match="size: expected nodes a piece, not"):
+        with pytest.raises(ValueError, match="size: expected at least 1 node per piece, got"):
             next(make_cache("n1").update_snapshot_in_pieces(Snapshot(), size))
 
     def test_of_a_snapshot_that_was_built_keeps_nothing_of_it(self):

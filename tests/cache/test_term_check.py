@@ -99,8 +99,11 @@ FILED = {
     "an empty drawer": (lambda f, _: f._drawers.update({("k", "v"): {}}), "misfiled under k=v: 0, expected 0"),
     "no catch-all": (lambda f, _: f._catch_all.clear(), "0 under no label, expected 1"),
     "an item under no label as well": (lambda f, i: f._catch_all.update({i: None}), "2 under no label, expected 1"),
-    "an item not filed": (lambda f, i: f._filed_under.pop(i), "1 not filed, 0 of nobody"),
-    "a strange item filed": (lambda f, _: f._filed_under.update(strange=IN_A), "0 not filed, 1 of nobody"),
+    "an item not filed": (lambda f, i: f._filed_under.pop(i), "1 not filed, 0 filed that do not exist"),
+    "a strange item filed": (
+        lambda f, _: f._filed_under.update(strange=IN_A),
+        "0 not filed, 1 filed that do not exist",
+    ),
     "a requirement of others": (
         lambda f, i: f._filed_under.update({i: Requirement("k", "In", ("v",))}),
         "filed under Requirement(key='k'",
@@ -184,7 +187,7 @@ DAMAGE = {
     "a term that is not kept": (
         lambda i: i._matched.pop(FAR_B),
         [
-            "asked terms: 0 not filed, 1 of nobody",
+            "asked terms: 0 not filed, 1 filed that do not exist",
             "a shape in far with labels {'app': 'b'} does not know the terms that match it",
         ],
     ),
@@ -229,7 +232,7 @@ DAMAGE = {
     "an owned term not known": (
         lambda i: i._owned.pop(owned(i, 0).term),
         [
-            "owned terms: 0 not filed, 1 of nobody",
+            "owned terms: 0 not filed, 1 filed that do not exist",
             f"owners of {TO_X}: row 0 has none, a recount gives 2",
         ],
     ),
@@ -278,7 +281,7 @@ DAMAGE = {
     ),
     "a key that no shape has": (
         lambda i: i._placed["default"]._by_key.update(k={}),
-        ["shapes of default: filed by k, which none has"],
+        ["shapes of default: filed by k, which no shape has"],
     ),
 }
 
@@ -294,14 +297,14 @@ def test_damage_before_it_shows_in_an_answer(index, damage, told):
 def test_what_is_kept_before_the_first_question(index):
     assert TermIndex(index._columns).check() == []
     index.active = False
-    assert index.check() == ["something is kept though nobody has asked"]
+    assert index.check() == ["something is kept although the index is inactive"]
     index._clear()
     assert index.check() == []
     index._placed["far"] = ShapeFile()
-    assert index.check() == ["something is kept though nobody has asked"]
+    assert index.check() == ["something is kept although the index is inactive"]
     index._clear()
     index._owned_file.add("strange", B)
-    assert index.check() == ["something is kept though nobody has asked"]
+    assert index.check() == ["something is kept although the index is inactive"]
 
 
 def test_all_that_is_wrong_is_told(index):

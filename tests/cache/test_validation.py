@@ -95,12 +95,12 @@ def test_a_snapshot_is_brought_up_to_date_for_a_check():
 def test_a_check_that_trips_over_damage_has_found_it():
     cache, _ = furnished()
     cache.pod_states["uid-a"].pod = None
-    with pytest.raises(CacheCorruptedError, match="the check fails: AttributeError"):
+    with pytest.raises(CacheCorruptedError, match="the check failed: AttributeError"):
         cache.check()
     objects = ClusterObjects()
     objects.add("Service", Service(name="s", namespace="a"))
     objects._stores["Service"]._indexes.clear()
-    with pytest.raises(CacheCorruptedError, match="the check fails: KeyError"):
+    with pytest.raises(CacheCorruptedError, match="the check failed: KeyError"):
         objects.check()
 
 

@@ -69,12 +69,12 @@ def test_a_difference_is_raised_where_nobody_is_to_be_told():
 
 
 def test_a_check_that_trips_over_damage_has_found_it():
-    with pytest.raises(CacheCorruptedError, match=r"^the check fails: KeyError: 'n1'$") as error:
+    with pytest.raises(CacheCorruptedError, match=r"^the check failed: KeyError: 'n1'$") as error:
         run(crashing)
     assert isinstance(error.value.__cause__, KeyError)
     told = []
     Validator(VirtualClock(0.0), told.append).after("change", crashing)
-    assert [str(error) for error in told] == ["the check fails: KeyError: 'n1'"]
+    assert [str(error) for error in told] == ["the check failed: KeyError: 'n1'"]
 
 
 def test_who_is_told_is_told_once_until_the_start_over():

@@ -70,12 +70,12 @@ def test_the_effective_configuration_cannot_be_changed():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("parallelism: 4\nparallelism: 5", "f.yaml: no valid YAML: line 4: key 'parallelism' is there twice"),
-        ("profiles:\n- {schedulerName: a, schedulerName: a}", "line 4: key 'schedulerName' is there twice"),
+        ("parallelism: 4\nparallelism: 5", "f.yaml: not valid YAML: line 4: duplicate key 'parallelism'"),
+        ("profiles:\n- {schedulerName: a, schedulerName: a}", "line 4: duplicate key 'schedulerName'"),
         ("null: 2", "f.yaml:3: null: unknown field"),
         ("1: 2", "f.yaml:3: 1: unknown field"),
         ("? [a]\n: b", "line 3: found unhashable key"),
-        ("profiles: [", "f.yaml: no valid YAML: line 4: "),
+        ("profiles: [", "f.yaml: not valid YAML: line 4: "),
         ("---\nkind: X", "f.yaml:4: another document begins here, but only the first is read"),
         ("profiles: " + "[" * 2000, "exceeded maximum nesting depth"),
     ],
@@ -197,7 +197,7 @@ def test_what_does_not_apply_without_leader_election_is_not_checked():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("schedulerName: a\n- schedulerName: a", "profiles[1].schedulerName: 'a' is the name of another profile too"),
+        ("schedulerName: a\n- schedulerName: a", "profiles[1].schedulerName: 'a' is also the name of another profile"),
         ("schedulerName: a\n- plugins: {}", "profiles[1].schedulerName: is missing; with several profiles each needs"),
         ("percentageOfNodesToScore: -1", "profiles[0].percentageOfNodesToScore: -1 is not in the range 0 to 100"),
         ("plugins: {filter: {enabled: [{name: EBSLimits}]}}", "plugin 'EBSLimits' is not part of kubescheduler.config"),
@@ -348,7 +348,7 @@ def test_settings_that_change_nothing_are_told():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a: [", "f.yaml: no valid YAML: "),
+        ("a: [", "f.yaml: not valid YAML: "),
         ("- a", "f.yaml:1: the configuration: expected a KubeSchedulerConfiguration, got list"),
         (
             "apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: KubeSchedulerConfiguration",

@@ -303,5 +303,5 @@ def test_metrics_of_the_way_through_the_backoff_queue():
 
 
 def test_a_hint_of_nobody_is_refused():
-    with pytest.raises(ValueError, match="hint for events of 'Node': no plugin is named"):
+    with pytest.raises(ValueError, match="hint for events of 'Node': the plugin is not named"):
         SchedulingQueue(hints=[EventHint("Node", ("Add",))])

@@ -1,1 +1,1 @@
-"""What is kept up to date step by step, recomputed from scratch and compared; and when."""
+"""Checks of what is kept up to date step by step against a recomputation from scratch, and when they run."""

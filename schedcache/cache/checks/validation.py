@@ -1,4 +1,4 @@
-"""Everything that the cache keeps up to date step by step, recomputed from scratch and compared."""
+"""Recomputes from scratch everything that the cache keeps up to date step by step, and compares."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ def check_entries(entries: NodeEntries, pod_states: Mapping[str, PodState]) -> N
     pods: dict[str, dict[str, Pod]] = {}
     for uid, state in pod_states.items():
         pods.setdefault(state.pod.node_name, {})[uid] = state.pod
-    expect("nodes that pods are on, without entry", set(), pods.keys() - entries.nodes.keys())
+    expect("nodes with pods but without an entry", set(), pods.keys() - entries.nodes.keys())
     for name, info in entries.nodes.items():
         _check_info(info, name, pods.get(name, {}))
     for newer, older in pairwise(entries.nodes.values()):
@@ -56,7 +56,7 @@ def check_entries(entries: NodeEntries, pod_states: Mapping[str, PodState]) -> N
 def check_pod_states(
     pod_states: Mapping[str, PodState], assumed_pods: Mapping[str, PodState], ttl: float, now: float
 ) -> None:
-    """Compare the states of pods with each other and with the time to live. Raises CacheCorruptedError."""
+    """Compare the pod states with each other and with the time to live. Raises CacheCorruptedError."""
     for uid, state in pod_states.items():
         expect("UID of a pod state", uid, state.pod.uid)
         if uid not in assumed_pods:
@@ -111,20 +111,20 @@ def check_snapshot_itself(snapshot: Snapshot) -> None:
 
 
 def expect(what: str, want: object, got: object) -> None:
-    """Raises CacheCorruptedError with what differs between them, where they are not equal."""
+    """Raises CacheCorruptedError with the difference if they are not equal."""
     if want != got:
         wanted, found = _differing(want, got)
         raise CacheCorruptedError(f"{what}: expected {_BRIEF.repr(wanted)}, found {_BRIEF.repr(found)}")
 
 
 def require(what: str, holds: object) -> None:
-    """Raises CacheCorruptedError where it does not hold."""
+    """Raises CacheCorruptedError if it does not hold."""
     if not holds:
         raise CacheCorruptedError(f"{what}: does not hold")
 
 
 def _differing(want: object, got: object) -> tuple[object, object]:
-    """Of two collections the parts that differ: one of all nodes would make a message of thousands of lines."""
+    """The parts of two collections that differ: all nodes would make a message of thousands of lines."""
     if isinstance(want, list) and isinstance(got, list) and len(want) == len(got):
         want, got = dict(enumerate(want)), dict(enumerate(got))
     if isinstance(want, Mapping) and isinstance(got, Mapping):

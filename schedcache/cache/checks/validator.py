@@ -1,4 +1,4 @@
-"""When what is kept up to date step by step is recomputed, and what becomes of a difference."""
+"""When the checks run, and what happens if they find a difference."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -9,28 +9,28 @@ _SECONDS_PER_CALL = 0.005
 _MOST_CALLS = 1_000
 
 Check = Callable[[], None]
-"""Raises CacheCorruptedError where it finds a difference."""
+"""Raises CacheCorruptedError if it finds a difference."""
 
 
 def run(check: Check) -> None:
-    """Run a check; one that trips over damage has found it. Raises CacheCorruptedError."""
+    """Run a check; if it fails in any way, the data is damaged. Raises CacheCorruptedError."""
     try:
         check()
     except CacheCorruptedError:
         raise
     except Exception as error:  # damage may make a check fail in any way
-        raise CacheCorruptedError(f"the check fails: {type(error).__name__}: {error}") from error
+        raise CacheCorruptedError(f"the check failed: {type(error).__name__}: {error}") from error
 
 
 class Validator:
-    """Has checks made after each call, as thoroughly as time allows.
+    """Runs checks after each call, as thoroughly as time allows.
 
-    Everything is checked after each call where that takes up to 5 ms. Where it takes longer, so many calls of that kind pass before
-    the next such check that it comes to 5 ms a call (1,000 at the most), and after those only what they changed is checked. `clock`
-    gives seconds, monotonic; by one that stands still meanwhile everything is checked each time.
+    If a full check takes up to 5 ms, it runs after each call. If it takes longer, so many calls of that kind go by before the next
+    one that it comes to 5 ms per call (1,000 at the most), and after those only what they changed is checked. `clock` gives
+    seconds, monotonic; if it stands still during a check, everything is checked each time.
 
     `report` None: a difference is raised from the call, which has done its work by then. Otherwise it is reported once, and
-    nothing more is checked until `start_over`: who was told will rebuild.
+    nothing more is checked until `start_over`, since a rebuild is to follow.
     """
 
     def __init__(self, clock: Callable[[], float], report: Callable[[CacheCorruptedError], None] | None = None) -> None:
@@ -40,7 +40,7 @@ class Validator:
         self._calls_left: Counter[str] = Counter()
 
     def after(self, call: str, everything: Check, changed: Check | None = None) -> None:
-        """A call of this kind was made; `changed` checks what it changed alone. Raises CacheCorruptedError."""
+        """A call of this kind was made; `changed` checks only what it changed. Raises CacheCorruptedError."""
         if self._reported:
             return
         try:
@@ -60,6 +60,6 @@ class Validator:
             self._report(error)
 
     def start_over(self) -> None:
-        """All is being rebuilt."""
+        """Everything is being rebuilt: check again from now on."""
         self._reported = False
         self._calls_left.clear()

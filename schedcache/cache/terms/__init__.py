@@ -1,4 +1,4 @@
-"""Counts of placed pods by node, for terms that pods ask of others: kept as pods come and go, for spreading and affinity."""
+"""Counts of placed pods that match a term, by node: kept up to date as pods come and go, for spreading and affinity."""
 
 from schedcache.cache.terms.index import TermIndex
 from schedcache.cache.terms.row_counts import Counts

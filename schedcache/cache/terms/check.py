@@ -26,7 +26,7 @@ _NO_ROWS = np.zeros(0, np.int64)
 
 
 class Recount:
-    """Every placed pod, by shape; each method tells what differs from it, one short line each."""
+    """Every placed pod, by shape; each method says what differs from it, in short lines."""
 
     def __init__(self, columns: Columns, files: Mapping[str, ShapeFile[Placed]]) -> None:
         self._size = columns.rows

@@ -48,7 +48,7 @@ class TermFile(Generic[T]):
         """What differs from a file of these terms, each where it was put; one line each."""
         fresh: TermFile[T] = TermFile()
         missing, strange = selectors.keys() - self._filed_under.keys(), self._filed_under.keys() - selectors.keys()
-        found = [f"{len(missing)} not filed, {len(strange)} of nobody"] if missing or strange else []
+        found = [f"{len(missing)} not filed, {len(strange)} filed that do not exist"] if missing or strange else []
         for item, chosen in self._filed_under.items():
             fresh._put(item, chosen)
             own: Sequence[Requirement | None] = _equalities(selectors[item]) if item in selectors else (chosen,)
@@ -118,7 +118,7 @@ class ShapeFile(Generic[V]):
         for key, by_value in self._by_key.items():
             fresh = self._filed(key)
             if not fresh:
-                found.append(f"filed by {key}, which none has")
+                found.append(f"filed by {key}, which no shape has")
             found += _misfiled({(key, v): d for v, d in by_value.items()}, {(key, v): d for v, d in fresh.items()})
         return found
 

@@ -43,7 +43,7 @@ class TermIndex:
 
     def __init__(self, columns: Columns, max_terms: int = _MAX_TERMS, max_idle: int = _MAX_IDLE) -> None:
         self.active = False
-        """Whether `apply` has to be told about changes."""
+        """Whether `apply` has to be called for changes."""
         self._columns = columns
         self._max_terms = max_terms
         self._max_idle = max_idle
@@ -105,11 +105,11 @@ class TermIndex:
         return found
 
     def check(self) -> list[str]:
-        """What differs from counting all pods anew, one line each; empty is good."""
+        """What differs from a recount of all pods, one line each; empty if nothing does."""
         if not self.active:
             kept = (self._placed, self._matched, self._owned, self._remembered)
             files = self._matched_file.problems({}) + self._owned_file.problems({})
-            return ["something is kept though nobody has asked"] if any(kept) or files else []
+            return ["something is kept although the index is inactive"] if any(kept) or files else []
         recount = Recount(self._columns, self._placed)
         return [
             *recount.check_shapes(),

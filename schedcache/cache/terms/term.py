@@ -1,4 +1,4 @@
-"""Terms that count pods: what one pod asks of others, and what placed pods ask of those to come."""
+"""Terms that count pods: what one pod asks of others, and what placed pods ask of new ones."""
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ _OWNED = "owned_terms"
 
 
 class PodTerm(msgspec.Struct, frozen=True, gc=False):
-    """Pods of some namespaces (None: of all) that a selector matches; terminating ones count unless told otherwise."""
+    """Pods of some namespaces (None: of all) that a selector matches; terminating ones count unless it says otherwise."""
 
     namespaces: frozenset[str] | None
     selector: LabelSelector
@@ -27,7 +27,7 @@ class PodTerm(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ownership(enum.Enum):
-    """In which list of the owner's spec a term stands."""
+    """The list of the owner's spec that a term is in."""
 
     REQUIRED_ANTI_AFFINITY = "required anti-affinity"
     REQUIRED_AFFINITY = "required affinity"
