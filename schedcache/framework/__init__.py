@@ -1,11 +1,11 @@
-"""The scheduling framework: extension points, what plugins are given and answer, and the runtime that calls them.
+"""The scheduling framework: extension points, what plugins receive and return, and the runtime that calls them.
 
-Promises: each extension point is called where kube-scheduler 1.37 calls it, with all nodes of one snapshot at once. Whatever a
-plugin raises, and an answer of the wrong kind, ends its pod's attempt with an error that names the plugin, and nothing else.
-Answers are kept only for rows that have not changed, and only for plugins that said what they depend on.
+Promises: each extension point is called where kube-scheduler 1.37 calls it, with all nodes of one snapshot at once. If a plugin
+raises, or returns a wrong type, its pod's attempt ends with an error that names the plugin; nothing else is affected.
+Results are kept only for rows that have not changed, and only for plugins that declare what they depend on.
 
-May touch: cache, queue and config, of which it reads, and the world through the `Handle` alone. It changes no cache and moves no
-pod; that is for `schedcache.scheduling`. A `Framework` is for one thread.
+May touch: cache, queue and config, which it only reads, and the outside world only through the `Handle`. It changes no cache and
+moves no pod; that is for `schedcache.scheduling`. A `Framework` is for one thread.
 
 Start reading with `interface`, the Protocols, and `status`; then `runtime`, whose `Framework.evaluate` is one attempt and
 `Framework.schedule` the decision. `filtering` and `scoring` are its halves, `evaluation` what comes of it, `row_view` what plugins

@@ -1,4 +1,4 @@
-"""Why a pod cannot be placed: verdicts on all nodes, and what is told of them.
+"""Why a pod cannot be placed: verdicts on all nodes, and the messages about them.
 
 Texts follow kube-scheduler 1.37 (framework.FitError, framework.Diagnosis).
 """
@@ -46,7 +46,7 @@ class NodeStatuses(Mapping[str, Status]):
         return int(np.count_nonzero(self.verdicts.codes))
 
     def names(self) -> Sequence[str]:
-        """Names of all nodes looked at, in the order of `rows`."""
+        """Names of all nodes considered, in the order of `rows`."""
         if self._names is None:
             names = self._snapshot.columns.names
             self._names = [names[row] for row in self.rows.tolist()]
@@ -57,12 +57,12 @@ class NodeStatuses(Mapping[str, Status]):
         return self._snapshot.columns.names[int(self.rows[position])] if self._names is None else self._names[position]
 
     def materialize(self) -> "NodeStatuses":
-        """Read everything that depends on the snapshot, which may move on after that."""
+        """Read everything that depends on the snapshot, which may be updated afterwards."""
         self.names()
         return self
 
     def counts(self) -> list[tuple[Status, int]]:
-        """Each status of the table that a node has, with the number of nodes that have it."""
+        """Each status that some node has, with the number of these nodes."""
         codes, table = self.verdicts
         numbers = np.bincount(codes, minlength=len(table)).tolist()
         return [(s, n) for s, n in zip(table, numbers, strict=True) if s is not None and n]
@@ -83,7 +83,7 @@ class NodeStatuses(Mapping[str, Status]):
 class Diagnosis:
     """What an attempt found out about a pod that fits nowhere.
 
-    `pre_filter_message` is set where PreFilter rejected the pod as a whole (`pre_filter_status`); every node then has that status.
+    `pre_filter_message` is set if PreFilter rejected the pod as a whole (`pre_filter_status`); every node then has that status.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class SchedulingFailure(Exception):  # noqa: N818  kube-scheduler's word for all
 
 
 class FitError(SchedulingFailure):
-    """The pod fits on no node as things are; `state` is what PostFilter goes on with."""
+    """The pod fits on no node at the moment; `state` is passed on to PostFilter."""
 
     def __init__(self, pod: Pod, diagnosis: Diagnosis, state: CycleState | None = None) -> None:
         self.diagnosis = diagnosis
@@ -157,7 +157,7 @@ class FitError(SchedulingFailure):
 
 
 class NoNodesError(SchedulingFailure):
-    """There are no nodes at all (ErrNoNodesAvailable): nothing to diagnose, and nothing that PostFilter could do would help."""
+    """There are no nodes at all (ErrNoNodesAvailable): nothing to diagnose, and PostFilter cannot help."""
 
     def __init__(self, pod: Pod) -> None:
         super().__init__(pod, "no nodes available to schedule pods")

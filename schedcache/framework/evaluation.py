@@ -1,4 +1,4 @@
-"""What one attempt to place a pod found out, step by step: for the scheduler to act on, and for people to look at."""
+"""What one attempt to place a pod found out, step by step: for the scheduler to act on, and for people to read."""
 
 import random
 from typing import TYPE_CHECKING, NamedTuple
@@ -59,7 +59,7 @@ class Evaluation:
         self.pod = pod
         self.snapshot = snapshot
         self.state = state
-        """What the plugins prepared; PostFilter goes on with it."""
+        """What the plugins prepared; it is passed on to PostFilter."""
         self.exhaustive = exhaustive
         self.pre_filter: PreFilterOutcome | None = None
         self.filtered: Feasibility | None = None
@@ -67,11 +67,11 @@ class Evaluation:
         self.feasible: RowView | None = None
         """The rows of `filtered` that passed."""
         self.on_nominated_node = False
-        """The pod fits on the node that preemption made room on for it, and goes there whatever the scores."""
+        """The pod fits on the node where preemption made room for it, and goes there whatever the scores."""
         self.scores: ScoreTable | None = None
-        """Of `feasible`; None where there is no choice, unless the attempt is exhaustive."""
+        """Of `feasible`; None if there is no choice, unless the attempt is exhaustive."""
         self.error: PluginError | None = None
-        """What ended the attempt without a decision."""
+        """The error that ended the attempt without a decision."""
         self._diagnosis: Diagnosis | None = None
 
     @property
@@ -81,7 +81,7 @@ class Evaluation:
 
     @property
     def evaluated_count(self) -> int:
-        """How many nodes filters were asked about."""
+        """How many nodes were filtered."""
         return 0 if self.filtered is None else len(self.filtered.view)
 
     @property
@@ -90,7 +90,7 @@ class Evaluation:
         return 0 if self.feasible is None else len(self.feasible)
 
     def choices(self) -> list[str]:
-        """The names of the nodes that the pod may go to, all of them equally good; none where it does not fit."""
+        """The names of the nodes that the pod may go to, all equally good; none if it does not fit."""
         if not self.fits or self.feasible is None:
             return []
         if self.on_nominated_node:
@@ -113,7 +113,7 @@ class Evaluation:
         return ScheduleResult(self.choose(rng), self.state, self.feasible_count, self.evaluated_count, self.scores)
 
     def failure(self) -> SchedulingFailure:
-        """What the scheduler is told where the pod does not fit."""
+        """The error for the scheduler if the pod does not fit."""
         if self.error is not None:
             return self.error
         diagnosis = self.diagnosis()

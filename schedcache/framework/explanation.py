@@ -1,4 +1,4 @@
-"""In words: why a pod is not placed, and which nodes came closest."""
+"""Explains in words why a pod is not placed, and which nodes came closest."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,14 +39,14 @@ class _Group:
 def explain_rejection(
     framework: Framework, pod: Pod, snapshot: "Snapshot", diagnosis: Diagnosis, state: CycleState
 ) -> list[str]:
-    """One line a reason, most frequent first, then one for each of the nodes that the fewest plugins object to.
+    """One line per reason, most frequent first, then one for each of the nodes that the fewest plugins reject.
 
     `snapshot` must be the one that the diagnosis was made on, not updated since. Raises PluginError.
     """
     stopped = diagnosis.pre_filter_status
     if stopped is not None:
         by = f"{stopped.plugin}: " if stopped.plugin else ""
-        return [f"no node was looked at: {by}{stopped.message}"]
+        return [f"no node was considered: {by}{stopped.message}"]
     groups = _groups(diagnosis)
     lines = [_group_line(group, diagnosis) for group in groups]
     if groups:
@@ -100,7 +100,7 @@ def _closest(framework: Framework, pod: Pod, snapshot: "Snapshot", state: CycleS
             for plugin, (codes, table) in verdicts
             if len(table) > 1 and codes[position]
         ]
-        # A single bare reason is in the lines above already.
+        # A single reason without details is in the lines above already.
         if len(told) > 1 or any(objection.detail for objection in told):
             lines.append(f"node {view.name(0)}: {'; and '.join(map(str, told))}")
     return lines
@@ -117,7 +117,7 @@ class _Objection(NamedTuple):
 
 
 def _objection(plugin: Any, status: Status | None, state: CycleState, pod: Pod, view: RowView) -> _Objection:
-    # A plugin that could not do its work for want of its PreFilter could not explain it either.
+    # A plugin that failed because its PreFilter had not run cannot explain it either.
     able = status is not None and status.rejected and hasattr(plugin, "explain")
     detail = plugin.explain(state, pod, view) if able else ""
     return _Objection(plugin.name, status.message if status is not None else "", detail)

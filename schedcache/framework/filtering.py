@@ -1,4 +1,4 @@
-"""Running filters over many rows: each plugin sees the rows that passed all before it, and the first failure counts."""
+"""Runs filters over many rows: each plugin sees the rows that passed all earlier ones, and the first failure counts."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -48,9 +48,9 @@ class _KeptStep(NamedTuple):
 
 
 class FilterOutcome:
-    """Who passed (`feasible`: positions in `view`, ascending), and on demand who failed why.
+    """Which rows passed (`feasible`: positions in `view`, ascending), and on demand why the others failed.
 
-    `faulty`: some plugin answered with a status that is no rejection, which may be the one that counts for a position.
+    `faulty`: some plugin returned a status that is not a rejection, which may be the one that counts for a position.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Advised(NamedTuple):
 
 
 class Feasibility(NamedTuple):
-    """Which rows of `view` passed all filters (`feasible`: positions, ascending), nominated pods taken into account."""
+    """Which rows of `view` passed all filters (`feasible`: positions, ascending), taking nominated pods into account."""
 
     outcome: FilterOutcome
     feasible: Rows
@@ -104,7 +104,7 @@ class Feasibility(NamedTuple):
         return self.outcome.view
 
     def check(self, pod: Pod) -> None:
-        """Raises PluginError where a plugin answered with an error, unless nominated pods kept it from being asked."""
+        """Raises PluginError if a plugin returned an error, unless nominated pods kept it from being asked."""
         if not self.outcome.faulty and not (self.crowded is not None and self.crowded.outcome.faulty):
             return
         codes, table = self.verdicts()
@@ -153,7 +153,7 @@ class FilterChain:
     def run(self, state: CycleState, pod: Pod, view: RowView) -> FilterOutcome:
         """Filter the rows of the view.
 
-        Raises PluginError when a plugin raises anything. One that answers with an error has not passed the row; see `faulty`.
+        Raises PluginError if a plugin raises anything. If one returns an error for a row, the row fails; see `faulty`.
         """
         kept = self._kept.of(pod, view)
         positions: Rows | None = None
@@ -173,7 +173,7 @@ class FilterChain:
         return FilterOutcome(view, feasible, steps, faulty=faulty)
 
     def run_each(self, state: CycleState, pod: Pod, view: RowView) -> list[tuple[FilterPlugin, Verdicts]]:
-        """What every filter says of every row, whatever the others say. Raises PluginError."""
+        """The verdicts of every filter on every row, whatever the others say. Raises PluginError."""
         kept = self._kept.of(pod, view)
         found: list[tuple[FilterPlugin, Verdicts]] = []
         for group in self._active(state):
@@ -185,7 +185,7 @@ class FilterChain:
         return found
 
     def evaluations(self) -> dict[str, int]:
-        """Plugin -> how often `run` asked it about nodes, many at a time, or its kept answers."""
+        """Plugin -> how often `run` asked it about nodes, many at a time, or used its kept results."""
         counts = {plugin.name: 0 for plugin in self.plugins}
         for groups in self._groups.values():
             for group in groups:
@@ -246,14 +246,14 @@ def passing(size: int) -> Verdicts:
 
 
 def one_reason(rejected: Any, status: Status) -> Verdicts:
-    """Rows where the boolean array is true have the status, the others pass."""
+    """Rows for which the boolean array is true have the status, the others pass."""
     if not np.count_nonzero(rejected):
         return passing(len(rejected))
     return Verdicts(rejected.astype(np.int16), (None, status))
 
 
 def failing(size: int, error: str) -> Verdicts:
-    """The plugin cannot do its work: an error for every row, and the end of the attempt."""
+    """The plugin cannot work: an error for every row, which ends the attempt."""
     return Verdicts(np.ones(size, np.int16), (None, Status(Code.ERROR, (error,))))
 
 

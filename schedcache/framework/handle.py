@@ -1,4 +1,4 @@
-"""What a plugin is given besides its arguments: the rest of the cluster, and the ways to act on it."""
+"""What a plugin gets besides its arguments: the rest of the cluster, and the means to act on it."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ NodeLister = Callable[[str], Node | None]
 
 
 class PodNominator(Protocol):
-    """Which pods wait for room on a node after a preemption; `schedcache.queue.Nominator` is the live one."""
+    """The pods that wait for room on a node after a preemption; the scheduler's is `schedcache.queue.Nominator`."""
 
     def nominated_nodes(self) -> Collection[str]:
         """Names of the nodes that have nominated pods."""
@@ -33,7 +33,7 @@ def no_node(_name: str) -> Node | None:
 
 
 class Handle(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """Given to every plugin of a profile when it is made.
+    """Passed to every plugin of a profile when it is made.
 
     The runtime makes one for each profile and fills in `scheduler_name`. `binder` and `volume_writer` are None where nothing can
     be bound (offline). `extenders` and `waiting_pods`, those that Permit plugins keep waiting, are those of all profiles. What awaits

@@ -1,4 +1,4 @@
-"""The extension points as Protocols (kube-scheduler's framework, 1.37), told by columns.
+"""The extension points as Protocols (kube-scheduler's framework, 1.37), working on columns.
 
 A plugin is made once for each profile as `Plugin(args, handle)` and has a class attribute `name`. It takes part in an
 extension point by having the method. Filter and Score look at many nodes in one call: a `RowView` says which.
@@ -28,8 +28,8 @@ MAX_NODE_SCORE = 100
 class Verdicts(NamedTuple):
     """Statuses of rows, as a column: `codes[i]` indexes `table`; code 0 is a pass and `table[0]` is None.
 
-    It is a filter's answer for the rows of a view, and what becomes of the answers of many: kept ones, the first failure of each
-    row, a diagnosis. Codes are of any integer type that counts to the end of the table.
+    A filter returns it for the rows of a view; kept results, the first failure of each row and a diagnosis have the same form.
+    Codes are of any integer type that is large enough for the table.
     """
 
     codes: npt.NDArray[np.integer[Any]]
@@ -37,7 +37,7 @@ class Verdicts(NamedTuple):
 
     @property
     def faulty(self) -> bool:
-        """Some status of the table is no rejection: an error, which may be the one of a row."""
+        """Some status of the table is not a rejection but an error, which a row may have."""
         return any(status is not None and not status.rejected for status in self.table)
 
 
@@ -52,11 +52,11 @@ class PreFilterResult(NamedTuple):
 
 
 class CycleState(dict[Any, Any]):
-    """What plugins keep from one extension point to the next of one attempt; keys are the plugins' own.
+    """What plugins keep between the extension points of one attempt; the keys are up to the plugins.
 
-    `skip_filter`, `skip_score` and `skip_pre_bind` hold the names of plugins that answered Skip in PreFilter, PreScore or
-    PreBindPreFlight. A plugin without PreScore may put itself into `skip_score` in PreFilter. `timer` is there in the attempts whose
-    plugins are timed.
+    `skip_filter`, `skip_score` and `skip_pre_bind` hold the names of plugins that returned Skip in PreFilter, PreScore or
+    PreBindPreFlight. A plugin without PreScore may add itself to `skip_score` in PreFilter. `timer` is set in attempts whose plugins
+    are timed.
     """
 
     __slots__ = ("skip_filter", "skip_pre_bind", "skip_score", "timer")
@@ -70,7 +70,7 @@ class CycleState(dict[Any, Any]):
 
 
 class Plugin(Protocol):
-    """What every plugin has: the name it goes by in the configuration, as a rule a class attribute."""
+    """What every plugin has: its name in the configuration, usually a class attribute."""
 
     @property
     def name(self) -> str: ...
@@ -101,9 +101,9 @@ class PreFilterPlugin(Plugin, Protocol):
 class FilterPlugin(Plugin, Protocol):
     """Says for each row of the view whether the pod may run there.
 
-    The same code serves all nodes, a nominated node's second pass (one row) and preemption (all candidates): a view's
-    rows each may have pods added or removed (`view.added`, `view.removed`), and the verdict is about that hypothetical node.
-    A plugin with `per_node = True` gets one NodeInfo in the place of the view and answers with a Status or None.
+    The same code serves all nodes, a nominated node's second pass (one row) and preemption (all candidates): each row of a
+    view may have pods added or removed (`view.added`, `view.removed`), and the verdict is about that hypothetical node.
+    A plugin with `per_node = True` gets one NodeInfo instead of the view, and returns a Status or None.
     """
 
     def filter(self, state: CycleState, pod: Pod, view: "RowView", /) -> Verdicts: ...
@@ -111,10 +111,10 @@ class FilterPlugin(Plugin, Protocol):
 
 @runtime_checkable
 class ExplainsPlugin(Plugin, Protocol):
-    """A filter that can tell more about a node that it rejects than its reasons do: figures, names of what is in the way."""
+    """A filter that can explain a rejection in more detail than its reasons do: figures, names of what is in the way."""
 
     def explain(self, state: CycleState, pod: Pod, view: "RowView", /) -> str:
-        """About the one row of the view; "" where there is nothing to add."""
+        """About the only row of the view; "" if there is nothing to add."""
 
 
 @runtime_checkable
@@ -128,7 +128,7 @@ class PreScorePlugin(Plugin, Protocol):
 class ScorePlugin(Plugin, Protocol):
     """Ranks the rows of the view; a plugin that also has `normalize_score` may use any range before that.
 
-    A plugin with `per_node = True` gets one NodeInfo in the place of the view and answers with an int.
+    A plugin with `per_node = True` gets one NodeInfo instead of the view, and returns an int.
     """
 
     def score(self, state: CycleState, pod: Pod, view: "RowView", /) -> Scores: ...
@@ -142,35 +142,35 @@ class NormalizeScorePlugin(Plugin, Protocol):
 
 
 class Locality:
-    """What a plugin's Filter or raw Score of a row depends on, besides the pod's `spec`: the runtime keeps such results.
+    """What a plugin's Filter or raw Score for a row depends on, besides the pod's `spec`: the runtime keeps such results.
 
-    Named by the class attributes `filter_locality` and `score_locality`. A plugin whose answer also depends on something
-    outside the row has a method `locality_key(snapshot)`: results are kept only as long as what it returns stays equal.
+    Plugins declare it in the class attributes `filter_locality` and `score_locality`. If a result also depends on something
+    outside the row, the plugin has a method `locality_key(snapshot)`: results are kept only as long as its value stays equal.
     """
 
     NODE = "node"
-    """The node object alone: valid until the row's `node_generation` moves."""
+    """Only the node object: valid until the row's `node_generation` changes."""
     ROW = "row"
-    """The node and the pods on it: valid until the row's `generation` moves."""
+    """The node and the pods on it: valid until the row's `generation` changes."""
 
 
 @runtime_checkable
 class EnqueueExtensions(Plugin, Protocol):
-    """Registers the events that matter to pods the plugin rejected."""
+    """Registers the events that may help pods that the plugin rejected."""
 
     def events_to_register(self) -> Sequence[EventHint]: ...
 
 
 @runtime_checkable
 class WatchesKinds(Plugin, Protocol):
-    """Names the kinds beside Pod and Node whose objects the plugin reads from `handle.cluster_objects`."""
+    """Names the kinds besides Pod and Node whose objects the plugin reads from `handle.cluster_objects`."""
 
     kinds: ClassVar[Sequence[str]]
 
 
 @runtime_checkable
 class ReservePlugin(Plugin, Protocol):
-    """Claims something for the pod before it is bound; `unreserve` is idempotent and gives it back."""
+    """Reserves something for the pod before it is bound; `unreserve` releases it, and may be called repeatedly."""
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str, /) -> Status | None: ...
     def unreserve(self, state: CycleState, pod: Pod, node_name: str, /) -> None: ...
@@ -209,14 +209,14 @@ class BindPlugin(Plugin, Protocol):
 
 @runtime_checkable
 class PostBindPlugin(Plugin, Protocol):
-    """Told when the pod is bound."""
+    """Called after the pod is bound."""
 
     def post_bind(self, state: CycleState, pod: Pod, node_name: str, /) -> None: ...
 
 
 @runtime_checkable
 class PostFilterPlugin(Plugin, Protocol):
-    """Tries to make room for a pod that fits nowhere; `rejected` maps node names to the status of their first failure."""
+    """Tries to make room for a pod that fits nowhere; `rejected` maps node names to their first failure."""
 
     def post_filter(
         self, state: CycleState, pod: Pod, snapshot: "Snapshot", rejected: Mapping[str, Status], /

@@ -1,39 +1,39 @@
-"""Row-local results, kept for each pod spec: only rows that moved since are computed again.
+"""Row-local results, kept for each pod spec: only rows that changed since are computed again.
 
-A plugin says with `filter_locality` or `score_locality` what its answer for a row depends on besides the pod's spec. The
-same plugin code computes all rows and the few that moved: it is called with a view of those.
+A plugin declares with `filter_locality` or `score_locality` what its result for a row depends on besides the pod's spec. The
+same plugin code computes all rows and the few that changed: it is called with a view of those.
 
 What is kept
     The verdicts of neighbouring row-local filters (`KeptFilters`) and the raw scores of row-local score plugins
     (`KeptScores`), by row, for every live row, whichever rows were asked about.
 
 By what key
-    Columns (rows are numbered by snapshot), spec, the plugins that were not skipped, what their `locality_key` answered.
+    Columns (rows are numbered by snapshot), spec, the plugins that were not skipped, the values of their `locality_key`.
     Specs are compared by identity: equal ones are one object.
 
 What makes a result invalid
-    A row's: its generation, or for Locality.NODE its node generation, has moved beyond the version the result is from. All of
-    them: another key; other columns. `Moved` holds the rows that are due, so these hold:
+    For one row: its generation, or for Locality.NODE its node generation, is later than the version of the result. For all
+    rows: another key, or other columns. `Moved` has the rows to compute again, so these hold:
 
     - `version` of what is kept is the columns' version when it was last refreshed, -1 before; no row that has moved since
       is read before the next refresh.
     - `Moved(snapshot, version)` names every live row that changed after `version`, those whose node has come on a used row
       included, and from -1 every live row. It never names a row without a node: what is kept there is stale, and no view
       shows it.
-    - Codes and table of a plugin belong together. A table only grows; where more of its statuses may have died out than can
-      be alive, all rows are computed anew and it starts afresh, so that reasons which name nodes that come and go, or
-      amounts, do not pile up.
+    - Codes and table of a plugin belong together. A table only grows; when more of its statuses may be unused than used, all
+      rows are computed again with an empty table, so that reasons that name amounts, or nodes that come and go, do not
+      accumulate.
 
 Why a changed view never gets here
-    `KeptBySpec.of` is the one place where results are looked up, and `FilterChain` and `ScoreChain` the ones who ask, with
-    the very view that they are asked about. It answers None for all but a plain `RowView`, which has no way to put pods on
-    rows. So whoever adds or removes pods, at first or later, has a `HypotheticalView`, and every plugin is asked about it.
-    It answers None as well for a pod that asks for other than its spec (a resize), and for a single row, which costs less to
-    ask about than all that moved.
+    Results are looked up only in `KeptBySpec.of`, which is called only by `FilterChain` and `ScoreChain`, with the view that
+    they were given. It returns None for anything but a plain `RowView`, which has no way to put pods on rows. Adding or
+    removing pods takes a `HypotheticalView`, for which every plugin is called.
+    It also returns None for a pod whose requests differ from its spec's (a resize), and for a single row, which is cheaper to
+    compute than all rows that changed.
 
 What goes wrong
-    A plugin that fails on some row leaves what is kept at the version it had, and the plugins are asked, in order, about the
-    rows in question alone: a fault on another row does not end the attempt.
+    If a plugin fails on some row, the kept results stay at their version, and the plugins are called, in order, only for the
+    rows in question: a fault on another row does not end the attempt.
 """
 
 from collections import OrderedDict

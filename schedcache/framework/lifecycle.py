@@ -1,8 +1,8 @@
 """The extension points after a node has been chosen: Reserve, Permit, PreBind, Bind, PostBind.
 
-Every method returns None for success, a rejection with the plugin's name, or a status with code Error. What the API
-answers to a bind (schedcache.ports errors) is raised, since only the caller can find out what it means; what it answers in PreBind
-says nothing about the pod, and is an error like any other.
+Every method returns None for success, a rejection with the plugin's name, or a status with code Error. Errors of a
+bind (those of schedcache.ports) are raised, since only the caller can find out what they mean; an API error in PreBind says
+nothing about the pod, and is an error like any other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ WAITS = "one or more plugins asked to wait and no plugin rejected pod"
 
 
 class Lifecycle:
-    """The plugins of one profile for these points; `waiting_pods` is shared with whoever allows and rejects."""
+    """The plugins of one profile for these points; `waiting_pods` is shared with those who allow and reject."""
 
     def __init__(self, plugins: Mapping[str, Sequence[Any]], waiting_pods: WaitingPods) -> None:
         self._plugins = plugins
@@ -37,7 +37,7 @@ class Lifecycle:
         return None
 
     def run_unreserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Every Reserve plugin, last one first, whatever the others do; returns the first fault."""
+        """Call every Reserve plugin, the last one first, even after a fault. Returns the first fault."""
         fault: Status | None = None
         for plugin in reversed(self._plugins["reserve"]):
             try:
@@ -47,7 +47,7 @@ class Lifecycle:
         return fault
 
     def run_permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Code Wait: the pod is now among `waiting_pods`, and `wait_on_permit` tells how that ends."""
+        """Code Wait: the pod is now among `waiting_pods`, and `wait_on_permit` returns the outcome."""
         waits: dict[str, float] = {}
         for plugin in self._plugins["permit"]:
             try:
@@ -102,7 +102,7 @@ class Lifecycle:
         return None
 
     async def run_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """The first plugin that does not answer Skip decides; SKIP when all do. Raises the ApiErrors of schedcache.ports."""
+        """The first plugin that does not return Skip decides; SKIP if all do. Raises the ApiErrors of schedcache.ports."""
         for plugin in self._plugins["bind"]:
             try:
                 status = rejection(checked_status(await call_async(plugin, "bind", state, pod, node_name)))
@@ -117,7 +117,7 @@ class Lifecycle:
         return SKIP
 
     def run_post_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """All plugins; returns the first fault."""
+        """Call all plugins. Returns the first fault."""
         fault: Status | None = None
         for plugin in self._plugins["post_bind"]:
             try:

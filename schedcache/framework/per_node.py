@@ -1,7 +1,7 @@
-"""Plugins written for one node at a time (`per_node = True`), made to serve many rows.
+"""Adapts plugins that are written for one node at a time (`per_node = True`) to many rows.
 
-They are simple to write and cost Python time for each node that is still feasible; `node_info` is what kube-scheduler
-calls NodeInfo, with the pods added and removed that the question is about.
+They are simple to write, but take Python time for each node that is still feasible; `node_info` is what kube-scheduler
+calls NodeInfo, with the pods of the hypothetical view added and removed.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ class PerNodeScore:
         _take_over(self, plugin, "score_locality", "locality_key", "normalize_score")
 
     def score(self, state: CycleState, pod: Pod, view: RowView) -> Scores:
-        # An int and nothing that only looks like one: half a point would silently be none.
+        # A real int: half a point would silently become none.
         scores = (index(self._plugin.score(state, pod, node)) for node in hypothetical_nodes(view))
         return np.fromiter(scores, np.int64, len(view))
 
@@ -56,7 +56,7 @@ def _take_over(adapter: object, plugin: object, *attributes: str) -> None:
 
 
 def hypothetical_nodes(view: RowView) -> Iterator["NodeInfo"]:
-    """The nodes of the view, those with the pods that it adds and removes."""
+    """The nodes of the view, with the pods that it adds and removes."""
     infos, changed = view.columns.infos, frozenset(view.changed)
     for position, row in enumerate(view.rows.tolist()):
         yield _hypothetical(infos[row], view, position) if position in changed else infos[row]

@@ -1,6 +1,6 @@
-"""Calling one plugin: whatever it raises becomes a PluginError that names plugin and extension point.
+"""Calls one plugin: whatever it raises becomes a PluginError that names plugin and extension point.
 
-An answer that does not make sense is treated the same: it must not pass for a verdict. Error texts are those of
+An invalid answer is treated the same, since it must not pass for a verdict. Error texts are those of
 kube-scheduler 1.37 (framework/runtime/framework.go).
 """
 
@@ -17,7 +17,7 @@ from schedcache.model import Pod
 
 
 def failed(pod: Pod, plugin: str, point: str, error: object) -> PluginError:
-    """The error of an attempt in which a plugin failed."""
+    """The error for an attempt in which a plugin failed."""
     return PluginError(pod, plugin, point, failure_text(plugin, point, error))
 
 
@@ -51,7 +51,7 @@ POINT_NAMES = {
     "bind": "Bind",
     "post_bind": "PostBind",
 }
-"""Method of a plugin -> the extension point as kube-scheduler's metrics have it."""
+"""Method of a plugin -> the extension point's name in kube-scheduler's metrics."""
 _WITH_PAIRS = frozenset({"permit", "post_filter"})
 
 
@@ -61,7 +61,7 @@ def status_error(pod: Pod, plugin: str, point: str, status: Status) -> PluginErr
 
 
 def call(plugin: Any, point: str, state: CycleState, *arguments: object) -> Any:
-    """What the plugin answers at a point, taken as it is; timed where the attempt is sampled."""
+    """The plugin's unchecked answer at a point; timed if the attempt is sampled."""
     method = getattr(plugin, point)
     if state.timer is None:
         return method(state, *arguments)
@@ -78,7 +78,7 @@ async def call_async(plugin: Any, point: str, state: CycleState, *arguments: obj
 
 
 def answer_label(answer: object) -> str:
-    """The status code's name of what a plugin answered, alone or beside something else; of an answer that is none, Error."""
+    """The name of the status code in a plugin's answer; Error for an invalid answer."""
     parts = answer if isinstance(answer, tuple) else (answer,)
     status = next((part for part in parts if isinstance(part, Status)), None)
     if status is not None:
@@ -122,14 +122,14 @@ def call_normalize_score(plugin: Any, state: CycleState, pod: Pod, scores: Score
 
 
 def checked_status(answer: object) -> Status | None:
-    """What a plugin answered, if it is an answer. Raises TypeError."""
+    """A plugin's answer, if it is valid. Raises TypeError."""
     if answer is None or isinstance(answer, Status):
         return answer
     raise TypeError(f"answered {answer!r}, expected a Status or None")
 
 
 def rejection(status: Status | None) -> Status | None:
-    """None for success, however it was put."""
+    """None for success in any form."""
     return None if status is None or status.code is Code.SUCCESS else status
 
 
@@ -154,7 +154,7 @@ def _filtered(plugin: FilterPlugin, state: CycleState, pod: Pod, view: RowView) 
 
 
 def _verdicts_label(verdicts: Verdicts) -> str:
-    """One for all rows, as for the extension point: Success where some row passes."""
+    """One label for all rows, as for the extension point: Success if any row passes."""
     if verdicts.faulty:
         return Code.ERROR.label
     return (Code.SUCCESS if np.count_nonzero(verdicts.codes) < len(verdicts.codes) else Code.UNSCHEDULABLE).label

@@ -1,4 +1,4 @@
-"""From a profile's plugin sets to the list of plugins of each extension point (kube-scheduler's expandMultiPointPlugins)."""
+"""Turns a profile's plugin sets into the list of plugins of each extension point (kube-scheduler's expandMultiPointPlugins)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ def takes_part(plugin: object, point: str) -> bool:
 
 
 def enabled_names(plugins: Plugins) -> list[str]:
-    """Names enabled at any point, each once, in order of first mention."""
+    """The names enabled at any point, each once, in the order of their first mention."""
     names: dict[str, None] = {}
     for point in ("multi_point", *POINTS):
         names.update((p.name, None) for p in getattr(plugins, point).enabled)
@@ -29,8 +29,8 @@ def enabled_names(plugins: Plugins) -> list[str]:
 def expand(plugins: Plugins, instances: Mapping[str, Any]) -> dict[str, list[Any]]:
     """The plugins of every extension point, in the order in which they are called. Raises PluginSetError.
 
-    First those enabled at the point that multiPoint has too, then the rest of multiPoint without those disabled at the
-    point, then the others enabled at the point.
+    First those that are enabled both at the point and in multiPoint, then the rest of multiPoint except those disabled at
+    the point, then the others enabled at the point.
     """
     return {
         point: [instances[name] for name in _names_at(point, plugins, instances)]
@@ -66,7 +66,7 @@ def _unique(names: Iterable[str], point: str) -> list[str]:
 
 
 def score_weights(plugins: Plugins, score_plugins: Iterable[Any]) -> dict[str, int]:
-    """Plugin name -> weight; the weight at score counts before that at multiPoint. With 32 bits each no total overflows."""
+    """Plugin name -> weight; the weight at score overrides that at multiPoint. With 32 bits each, no total overflows."""
     weights: dict[str, int] = {}
     for plugin in (*plugins.score.enabled, *plugins.multi_point.enabled):
         weights.setdefault(plugin.name, plugin.weight or 1)

@@ -11,7 +11,7 @@ Tell = Callable[[str, str, str, float], None]
 
 
 class PluginTimer:
-    """Times calls of plugins; an attempt has one in its state, or none where it is not sampled.
+    """Times calls of plugins; an attempt has one in its state if it is sampled.
 
     `clock` in seconds, monotonic.
     """
@@ -30,7 +30,7 @@ class PluginTimer:
         method: Callable[..., Answer],
         *arguments: object,
     ) -> Answer:
-        """What the method answers, or raises. `label_of` makes a status code's name of an answer; whoever raises is an Error."""
+        """What the method returns or raises. `label_of` turns an answer into a status code's name; an exception counts as Error."""
         started, label = self._clock(), Code.ERROR.label
         try:
             answer = method(*arguments)
@@ -47,7 +47,7 @@ class PluginTimer:
         method: Callable[..., Awaitable[Answer]],
         *arguments: object,
     ) -> Answer:
-        """As `call`, for what is awaited."""
+        """As `call`, for coroutines."""
         started, label = self._clock(), Code.ERROR.label
         try:
             answer = await method(*arguments)

@@ -1,4 +1,4 @@
-"""PreFilter: once for each attempt, before any node is looked at (kube-scheduler's RunPreFilterPlugins)."""
+"""PreFilter: once for each attempt, before any node is considered (kube-scheduler's RunPreFilterPlugins)."""
 
 from collections.abc import MutableMapping, Sequence
 from functools import partial
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class PreFilterOutcome(NamedTuple):
-    """`status` rejects the pod as a whole; else `node_names` are the only nodes to look at (None: all).
+    """`status` rejects the pod as a whole; otherwise `node_names` are the only nodes to consider (None: all).
 
     `narrowed_by`: the plugins that gave node names, sorted.
     """
@@ -24,7 +24,7 @@ class PreFilterOutcome(NamedTuple):
     narrowed_by: tuple[str, ...] = ()
 
     def absent_status(self) -> Status:
-        """The status of the nodes left out."""
+        """The status of the nodes that were left out."""
         listed = " ".join(self.narrowed_by)
         reason = f"node(s) didn't satisfy plugin(s) [{listed}]"
         return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (reason,), ",".join(self.narrowed_by))
@@ -40,9 +40,9 @@ def run_pre_filter(
     snapshot: "Snapshot",
     evaluations: MutableMapping[str, int],
 ) -> PreFilterOutcome:
-    """All plugins in order; `evaluations` counts those that answered, and not Skip. Raises PluginError.
+    """All plugins in order; `evaluations` counts those that did not return Skip. Raises PluginError.
 
-    One that finds the pod unresolvable ends it at once. After one that finds it unschedulable the others still run, since
+    If a plugin finds the pod unresolvable, this ends at once. If one finds it unschedulable, the others still run, since
     preemption will need what they prepare; the last such status counts.
     """
     rejected: Status | None = None
@@ -73,7 +73,7 @@ def run_pre_filter(
 
 
 def _ask(plugin: PreFilterPlugin, state: CycleState, pod: Pod, snapshot: "Snapshot") -> PreFilterResult | Status | None:
-    """SKIP itself for whatever Skip the plugin answers. Raises PluginError."""
+    """Any Skip that the plugin returns becomes SKIP itself. Raises PluginError."""
     try:
         ask = plugin.pre_filter if state.timer is None else partial(call, plugin, "pre_filter")
         answer = ask(state, pod, snapshot)

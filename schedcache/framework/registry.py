@@ -14,7 +14,7 @@ PluginFactory = Callable[[Any, Handle], Plugin]
 
 
 class RegistryError(ValueError):
-    """A plugin name that is taken, or a package whose plugin cannot be loaded."""
+    """A plugin name is already taken, or a package's plugin cannot be loaded."""
 
 
 class Registry(Mapping[str, PluginFactory]):
@@ -33,16 +33,16 @@ class Registry(Mapping[str, PluginFactory]):
         return len(self._factories)
 
     def register(self, name: str, factory: PluginFactory) -> None:
-        """Add a plugin. Raises RegistryError when the name is taken."""
+        """Add a plugin. Raises RegistryError if the name is taken."""
         if name in self._factories:
-            raise RegistryError(f"a plugin named {name!r} is registered already")
+            raise RegistryError(f"a plugin named {name!r} is already registered")
         self._factories[name] = factory
 
     def register_installed(self) -> None:
         """Add the plugins of all installed packages (entry point group `schedcache.plugins`).
 
-        The entry point's name is the plugin's name in the configuration. A package is loaded when a profile uses its plugin:
-        a broken one that nobody uses harms nobody. Raises RegistryError for a name that is taken.
+        The entry point's name is the plugin's name in the configuration. A package is loaded only when a profile uses its
+        plugin, so a broken one that is not used does no harm. Raises RegistryError for a name that is taken.
         """
         for entry_point in installed_plugins():
             self.register(entry_point.name, partial(_load_and_make, entry_point))

@@ -1,12 +1,12 @@
-"""Some rows of a snapshot as a filter or score sees them.
+"""Some rows of a snapshot, as a filter or score sees them.
 
-A `RowView` shows rows as the snapshot has them, and nothing can change that. `view.hypothetical()` is a view of the same rows
-on which pods can be put and taken off in thought: for a nominated node's second pass (pods added) and for preemption (all
-candidates at once, each with its own pods removed, and put back one by one). Both have the same accessors, so a plugin need
-not know which it is given; those of a `HypotheticalView` answer for the hypothetical nodes.
+A `RowView` shows rows as they are in the snapshot, and cannot be changed. `view.hypothetical()` is a view of the same rows to
+which pods can be added, and from which they can be removed, hypothetically: for a nominated node's second pass (pods added) and
+for preemption (all candidates at once, each with its own pods removed, and put back one by one). Both have the same accessors,
+so a plugin need not know which one it gets; those of a `HypotheticalView` describe the hypothetical nodes.
 
-The difference is one of types because results are kept for rows as they are (`schedcache.framework.kept`): they are never
-looked up for a HypotheticalView, changed already or not.
+They are separate types because results are kept only for rows as they are (`schedcache.framework.kept`): kept results are never
+looked up for a HypotheticalView, whether or not it has changed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -63,9 +63,9 @@ class _Deltas:
 
 
 class RowView:
-    """Rows of `snapshot.columns` in the order of the snapshot's node list; positions 0..k-1 number them here.
+    """Rows of `snapshot.columns` in the order of the snapshot's node list; within the view, they have positions 0..k-1.
 
-    All arrays returned have one entry a position and must not be written to. `rows` is an intp array.
+    All arrays returned have one entry per position and must not be written to. `rows` is an intp array.
     """
 
     __slots__ = ("columns", "index", "rows", "snapshot")
@@ -79,7 +79,7 @@ class RowView:
 
     @staticmethod
     def of_all_rows(snapshot: "Snapshot") -> "RowView":
-        """Every live row, in no meaningful order: for what is answered row by row."""
+        """Every live row, in no particular order: for results that are independent for each row."""
         columns = snapshot.columns
         if len(columns.order) < columns.rows:
             return RowView(snapshot, np.sort(columns.order))
@@ -91,11 +91,11 @@ class RowView:
         return len(self.rows)
 
     def take(self, positions: Rows) -> "RowView":
-        """The view of a part of the rows; of a hypothetical view another one, with the pods added and removed there."""
+        """The view of a part of the rows; for a hypothetical view, another one with the same pods added and removed."""
         return RowView(self.snapshot, self.rows[positions])
 
     def hypothetical(self) -> "HypotheticalView":
-        """The same rows for pods to be put on and taken off; what happens to either view does not show in the other."""
+        """The same rows, for adding and removing pods; changes of either view do not show in the other."""
         return HypotheticalView(self.snapshot, self.rows)
 
     @property
@@ -108,7 +108,7 @@ class RowView:
         return ()
 
     def removed(self, position: int) -> Sequence[Pod]:
-        """Pods that the snapshot has on the row and the hypothetical node has not."""
+        """Pods that the snapshot has on the row, but the hypothetical node does not."""
         return ()
 
     def pods(self, position: int) -> Iterator[Pod]:
@@ -116,7 +116,7 @@ class RowView:
         return iter(self.node_info(position).pods)
 
     def node_info(self, position: int) -> "NodeInfo":
-        """The snapshot's node, without what was added or removed in thought."""
+        """The snapshot's node, without hypothetical changes."""
         return self.columns.infos[int(self.rows[position])]
 
     def name(self, position: int) -> str:
@@ -127,7 +127,7 @@ class RowView:
         return [names[row] for row in self.rows.tolist()]
 
     def allocatable(self, resource: str) -> Amounts:
-        """Milli-CPU, bytes or whole units; 0 where the node has none."""
+        """Milli-CPU, bytes or whole units; 0 if the node has none."""
         return self._amounts(self.columns.allocatable, resource)
 
     def requested(self, resource: str) -> Amounts:
@@ -135,7 +135,7 @@ class RowView:
         return self._amounts(self.columns.requested, resource)
 
     def non_zero_requested(self, resource: str) -> Amounts:
-        """As `requested` for cpu and memory, containers that name no request counted with 100m and 200Mi."""
+        """As `requested` for cpu and memory, but containers without a request count as 100m and 200Mi."""
         amounts: Amounts = self.columns.non_zero_requested[_NON_ZERO[resource]][self.index]
         return amounts
 
@@ -153,9 +153,9 @@ class RowView:
 
 
 class HypotheticalView(RowView):
-    """Rows with pods put on them and taken off in thought, each row with its own.
+    """Rows with pods hypothetically added and removed, separately for each row.
 
-    The pods may change between one question and the next; an answer is about the view as it was when asked.
+    The pods may change between two calls; a result is about the view at the time of the call.
     """
 
     __slots__ = ("_deltas",)
@@ -173,11 +173,11 @@ class HypotheticalView(RowView):
         return self.take(np.arange(len(self)))
 
     def add_pod(self, position: int, pod: Pod) -> None:
-        """Put a pod on the row, or back on it where `remove_pod` took it off."""
+        """Put a pod on the row, or back on it after `remove_pod`."""
         self._move(position, pod, put=True)
 
     def remove_pod(self, position: int, pod: Pod) -> None:
-        """Take a pod off the row: one that runs there, or one that `add_pod` put there."""
+        """Remove a pod from the row: one that runs there, or one that `add_pod` put there."""
         self._move(position, pod, put=False)
 
     def _move(self, position: int, pod: Pod, *, put: bool) -> None:
@@ -225,5 +225,5 @@ _BEYOND = 2**62
 
 
 def _bounded(amount: int) -> int:
-    # More than any node has; what is added to it stays within 64 bits.
+    # More than any node has, but small enough that sums stay within 64 bits.
     return max(-_BEYOND, min(amount, _BEYOND))

@@ -1,6 +1,6 @@
 """The framework of one profile: makes its plugins and calls them (kube-scheduler's frameworkImpl and schedulePod, 1.37).
 
-All nodes are considered for every pod, a column at a time; percentageOfNodesToScore has nothing to do here.
+All nodes are considered for every pod, a column at a time; percentageOfNodesToScore has no effect.
 """
 
 import random
@@ -46,7 +46,7 @@ _QUEUEING_POINTS = ("pre_enqueue", "pre_filter", "filter", "reserve", "permit")
 
 
 class Framework(Lifecycle):
-    """The plugins of one profile. Raises PluginSetError for a profile that does not make sense."""
+    """The plugins of one profile. Raises PluginSetError for an invalid profile."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Framework(Lifecycle):
     # ---- what the queue and the event source need to know
 
     def pre_enqueue_plugins(self) -> list[tuple[str, Callable[[Pod], bool]]]:
-        """Plugin name and whether it holds a pod back."""
+        """Plugin names, each with a function that says whether the plugin holds a pod back."""
         return [(plugin.name, partial(self._holds, plugin)) for plugin in self.points["pre_enqueue"]]
 
     def _holds(self, plugin: PreEnqueuePlugin, pod: Pod) -> bool:
@@ -118,9 +118,9 @@ class Framework(Lifecycle):
         return rejection(checked_status(answer)) is not None
 
     def queueing_hints(self) -> list[EventHint]:
-        """What may help a pod that a plugin rejected; a plugin that registers nothing hopes for any event.
+        """The events that may help a pod that a plugin rejected; for a plugin that registers none, every event does.
 
-        Raises PluginSetError for registrations that are none.
+        Raises PluginSetError for invalid registrations.
         """
         able = {id(p): p for point in _QUEUEING_POINTS for p in self.points[point]}
         hints = []
@@ -138,11 +138,11 @@ class Framework(Lifecycle):
         return hints
 
     def kinds(self) -> set[str]:
-        """Kinds beside Pod and Node whose objects the plugins read."""
+        """Kinds besides Pod and Node whose objects the plugins read."""
         return {kind for plugin in self.plugins.values() for kind in getattr(plugin, "kinds", ())}
 
     def unsupported(self, pod: Pod) -> str:
-        """Why this scheduler cannot place such a pod at all, "" where it can."""
+        """Why this scheduler cannot place such a pod at all, "" if it can."""
         if pod.spec.resource_claims:
             return "pod uses resource claims (spec.resourceClaims), and this scheduler does not allocate devices"
         if pod.spec.has_scheduling_group:
@@ -152,7 +152,7 @@ class Framework(Lifecycle):
     # ---- what is measured
 
     def sample(self) -> PluginTimer | None:
-        """Asked for each attempt: what its plugins are timed with, None where they are not."""
+        """Called for each attempt: the timer for its plugins, None if they are not timed."""
         return None
 
     def evaluations(self) -> Mapping[str, Mapping[str, int]]:
@@ -185,13 +185,13 @@ class Framework(Lifecycle):
         exhaustive: bool = False,
         advice: Advice | None = None,
     ) -> Evaluation:
-        """PreFilter, the pod's own nominated node, Filter, PreScore and Score; whatever comes of it is in the answer.
+        """PreFilter, the pod's own nominated node, Filter, PreScore and Score; errors, too, are part of the result.
 
-        `exhaustive`: look at all candidates even where the nominated node is taken, and score a single feasible node too,
-        with raw scores; for those who want to know, at the price of work that a decision does not need.
+        `exhaustive`: look at all candidates even if the nominated node is taken, and score a single feasible node too, with
+        raw scores; this is work that a decision does not need.
 
-        `advice`: of extenders, who are left out without it. Where it names nodes that are `unasked` afterwards, the evaluation
-        stopped there, and is to be made afresh once they were asked about.
+        `advice`: of extenders, which are left out without it. If it has nodes that are `unasked` afterwards, the evaluation
+        stopped there, and has to be repeated once the extenders were asked about them.
         """
         evaluation = Evaluation(pod, snapshot, CycleState(self.sample()), exhaustive=exhaustive)
         try:
@@ -232,7 +232,7 @@ class Framework(Lifecycle):
 
     @staticmethod
     def candidates(snapshot: "Snapshot", pre_filter: PreFilterOutcome) -> RowView:
-        """The rows that PreFilter left to look at, in node list order."""
+        """The rows that PreFilter left over, in node list order."""
         columns = snapshot.columns
         if pre_filter.node_names is None:
             return RowView(snapshot, columns.order)
@@ -241,10 +241,10 @@ class Framework(Lifecycle):
         return RowView(snapshot, columns.order[wanted[columns.order]])
 
     def run_filters(self, state: CycleState, pod: Pod, view: RowView, nominated: Nominated) -> Feasibility:
-        """All filters on all rows of the view. Raises PluginError when a plugin raises; see `Feasibility.check` too.
+        """Run all filters on all rows of the view. Raises PluginError if a plugin raises; see also `Feasibility.check`.
 
-        Where pods of at least the pod's priority are nominated, it must fit both with them and without them; with them
-        comes first. The view may be hypothetical: each row then counts with its own pods added and removed.
+        On a node for which pods of at least the pod's priority are nominated, it must fit both with and without them; with
+        them comes first. The view may be hypothetical: each row then counts with its own pods added and removed.
         """
         crowded = self._with_nominated(state, pod, view, nominated)
         outcome = self._filters.run(state, pod, view)
@@ -257,7 +257,7 @@ class Framework(Lifecycle):
     def run_scores(self, state: CycleState, pod: Pod, view: RowView, *, keep_raw: bool = False) -> ScoreTable:
         """PreScore and Score for the rows of the view, all of them feasible. Raises PluginError."""
         if not self._scores.plugins:
-            # kube-scheduler's prioritizeNodes: without any score plugin all nodes are worth 1.
+            # kube-scheduler's prioritizeNodes: without score plugins, every node scores 1.
             return ScoreTable(view, np.ones(len(view), np.int64), dict)
         self.run_pre_score(state, pod, view)
         return self.run_score(state, pod, view, keep_raw=keep_raw)
@@ -271,7 +271,7 @@ class Framework(Lifecycle):
         return self._scores.run(state, pod, view, keep_raw=keep_raw)
 
     def run_each_filter(self, state: CycleState, pod: Pod, snapshot: "Snapshot") -> list[tuple[FilterPlugin, Verdicts]]:
-        """What every filter says of every node, whatever the others say. Raises PluginError."""
+        """The verdicts of every filter on every node, whatever the others say. Raises PluginError."""
         return self._filters.run_each(state, pod, RowView(snapshot, snapshot.columns.order))
 
     def run_post_filter(
@@ -301,14 +301,14 @@ class Framework(Lifecycle):
     def _own_nominated_node(
         self, state: CycleState, pod: Pod, snapshot: "Snapshot", nominated: Nominated, advice: Advice | None
     ) -> Feasibility | None:
-        """The node that preemption made room on is tried first, alone; None when there is none or the pod does not fit."""
+        """The node where preemption made room is tried first, alone; None if there is none or the pod does not fit."""
         row = snapshot.columns.row_of.get(pod.nominated_node_name) if pod.nominated_node_name else None
         if row is None:
             return None
         try:
             found = self.run_filters(state, pod, RowView(snapshot, np.array([row], np.intp)), nominated)
         except PluginError:
-            # As in kube-scheduler: the look at all nodes that follows meets the same fault, or can do without the node.
+            # As in kube-scheduler: filtering all nodes, which follows, meets the same fault, or does not need this node.
             return None
         if advice is not None:
             found = advice.apply(found)

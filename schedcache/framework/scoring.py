@@ -1,4 +1,4 @@
-"""Scoring the feasible rows: PreScore, Score, NormalizeScore, weights, totals."""
+"""Scores the feasible rows: PreScore, Score, NormalizeScore, weights, totals."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -32,7 +32,7 @@ from schedcache.model import Pod
 class ScoreTable:
     """The scores of one attempt: `total[i]` for position i of `view`.
 
-    What single plugins contributed is looked up when asked for: ask before the next attempt, and before the snapshot moves on.
+    The parts of single plugins are looked up on demand: ask before the next attempt, and before the snapshot is updated.
     """
 
     def __init__(self, view: RowView, total: Scores, by_plugin: Callable[[], dict[str, "PluginScores"]]) -> None:
@@ -53,12 +53,12 @@ class ScoreTable:
         return {plugin: scores.weighted for plugin, scores in self._by_plugin().items()}
 
     def raw_by_plugin(self) -> dict[str, Scores]:
-        """As `by_plugin`, what the plugins answered before NormalizeScore and weights; only where it was asked to be kept."""
+        """As `by_plugin`, but before NormalizeScore and weights; only if they were to be kept."""
         return {plugin: scores.raw for plugin, scores in self._by_plugin().items() if scores.raw is not None}
 
 
 class PluginScores(NamedTuple):
-    """One plugin's part of a ScoreTable; `raw` is None where it was not asked to be kept."""
+    """One plugin's part of a ScoreTable; `raw` is None unless it was to be kept."""
 
     weighted: Scores
     raw: Scores | None
@@ -91,7 +91,7 @@ class ScoreChain:
         self.weights = weights
         self._kept = kept
         self.pre_evaluations = dict.fromkeys((plugin.name for plugin in pre_score), 0)
-        """Plugin -> how often it was asked at PreScore and did not answer Skip."""
+        """Plugin -> how often it was called at PreScore and did not return Skip."""
         self._by_skipped: dict[frozenset[str], _Active] = {}
 
     def run(self, state: CycleState, pod: Pod, view: RowView, *, keep_raw: bool = False) -> ScoreTable:
@@ -128,7 +128,7 @@ class ScoreChain:
                 raise status_error(pod, plugin.name, "pre_score", status)
 
     def evaluations(self) -> dict[str, int]:
-        """Plugin -> how often its scores were asked for, those of all rows at once, kept ones included."""
+        """Plugin -> how often it was asked for the scores of all rows, including kept ones."""
         counts = {plugin.name: 0 for plugin in self.plugins}
         for active in self._by_skipped.values():
             for plugin in active.plugins:

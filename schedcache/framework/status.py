@@ -39,7 +39,7 @@ _REJECTIONS = (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PEN
 class Status(msgspec.Struct, frozen=True, gc=False):
     """A plugin's answer. None stands for success everywhere a Status is returned.
 
-    `plugin` is filled in by the runtime. Raises TypeError for reasons that are no tuple, such as a bare text.
+    `plugin` is filled in by the runtime. Raises TypeError for reasons that are not a tuple, such as a single string.
     """
 
     code: Code
@@ -47,9 +47,9 @@ class Status(msgspec.Struct, frozen=True, gc=False):
     plugin: str = ""
 
     def __post_init__(self) -> None:
-        # Statuses are numbered by their hash, and a text for a tuple of texts would be told letter by letter.
+        # Statuses are numbered by their hash, and a string in place of a tuple would be read letter by letter.
         if not isinstance(self.reasons, tuple):
-            raise TypeError(f"reasons are a tuple of texts, not {self.reasons!r}")
+            raise TypeError(f"reasons: expected a tuple of strings, got {self.reasons!r}")
 
     @property
     def rejected(self) -> bool:

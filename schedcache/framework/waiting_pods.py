@@ -12,7 +12,7 @@ MAX_WAIT = 15 * 60.0
 
 
 class WaitingPod:
-    """A pod that has its node and waits for every plugin that asked for time to allow it; one rejection is enough."""
+    """A pod that has its node, and waits until every plugin that asked for time allows it; one rejection is enough."""
 
     def __init__(self, pod: Pod, waits: Mapping[str, float]) -> None:
         self.pod = pod
@@ -31,7 +31,7 @@ class WaitingPod:
             self._decided.set()
 
     def reject(self, plugin: str, message: str) -> bool:
-        """The pod may not be bound; False when it is decided already."""
+        """The pod may not be bound; False if it is already decided."""
         if self._decided.is_set():
             return False
         status = unschedulable(message)
@@ -40,7 +40,7 @@ class WaitingPod:
         return True
 
     async def wait(self) -> Status | None:
-        """None when allowed, else the rejection; the plugin with the shortest time rejects when that is over."""
+        """None if allowed, otherwise the rejection; the plugin with the shortest time rejects when that is over."""
         plugin, limit = min(self._pending.items(), key=lambda item: item[1], default=("", 0.0))
         try:
             async with asyncio.timeout(None if self._decided.is_set() else limit):
@@ -71,7 +71,7 @@ class WaitingPods:
         self._pods[pod.uid] = WaitingPod(pod, {name: min(wait, MAX_WAIT) for name, wait in waits.items()})
 
     async def wait(self, uid: str) -> Status | None:
-        """Wait until the pod is decided and forget it. None: allowed, or it never had to wait."""
+        """Wait until the pod is decided, and forget it. None: allowed, or it did not have to wait."""
         waiting = self._pods.get(uid)
         if waiting is None:
             return None

@@ -49,4 +49,4 @@ def test_a_bare_reason_is_not_told_twice():
 
 def test_a_pod_rejected_as_a_whole_is_said_to_be():
     framework = make_framework(plugin("A", pre_filter=lambda *_: unresolvable("no such claim")))
-    assert explain(framework, make_snapshot("n1")) == ["no node was looked at: A: no such claim"]
+    assert explain(framework, make_snapshot("n1")) == ["no node was considered: A: no such claim"]

@@ -138,5 +138,5 @@ def test_codes_may_be_of_any_type_that_counts(locality, kind):
 
 @pytest.mark.parametrize("reasons", ["full", ["full"], None])
 def test_reasons_that_are_no_tuple_are_no_status(reasons):
-    with pytest.raises(TypeError, match="reasons are a tuple of texts, not "):
+    with pytest.raises(TypeError, match="reasons: expected a tuple of strings, got "):
         Status(unschedulable().code, reasons)

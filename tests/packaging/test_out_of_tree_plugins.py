@@ -79,5 +79,5 @@ def test_a_broken_package_harms_only_those_who_use_it(monkeypatch):
 
 def test_two_plugins_cannot_have_one_name(monkeypatch):
     monkeypatch.setattr(registry_module, "installed_plugins", lambda: (EntryPoint, EntryPoint))
-    with pytest.raises(RegistryError, match="a plugin named 'Broken' is registered already"):
+    with pytest.raises(RegistryError, match="a plugin named 'Broken' is already registered"):
         Registry().register_installed()
