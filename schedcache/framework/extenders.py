@@ -1,8 +1,8 @@
-"""Asking extenders, and what comes of their answers (kube-scheduler's schedule_one.go, 1.37).
+"""Asks extenders, and applies their answers (kube-scheduler's schedule_one.go, 1.37).
 
-Extenders are asked over the network, which takes time, and nothing may change under a scheduling cycle. So asking and deciding
-are apart: an evaluation leaves the nodes that have yet to be asked about in an `Advice`, extenders are asked about them while the
-cluster moves on, and then the pod is evaluated afresh, with the answers. The decision is a cycle as any other, of one generation.
+Extenders are asked over the network, which takes time, and nothing may change during a scheduling cycle. So asking and deciding
+are separate: an evaluation notes the nodes that extenders have yet to be asked about in an `Advice`, they are asked while the
+cluster moves on, and then the pod is evaluated again, with the answers. The decision is a cycle like any other, of one generation.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ _log = structlog.get_logger(__name__)
 class Extenders:
     """The extenders of a scheduler, in the order in which they are asked: ignorable ones last, as kube-scheduler has it.
 
-    Every call is counted and timed. What goes wrong with one is logged when it begins and when it is over.
+    Every call is counted and timed. A fault is logged when it begins and when it is over.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class Extenders:
         return [extender for extender in self._extenders if extender.is_interested(pod)]
 
     async def filter(self, extender: Extender, pod: Pod, nodes: Sequence[Node]) -> FilterAnswer | None:
-        """None where it gave no answer and is ignorable. Raises ExtenderError."""
+        """None if it gave no answer and is ignorable. Raises ExtenderError."""
         return await self._call(extender, "filter", extender.filter(pod, nodes))
 
     async def prioritize(self, extender: Extender, pod: Pod, nodes: Sequence[Node]) -> Sequence[tuple[str, int]]:
-        """None at all where it gave no answer: then the others decide."""
+        """Empty if it gave no answer: then the others decide."""
         self.prioritizing += 1
         try:
             return await self._call(extender, "prioritize", extender.prioritize(pod, nodes), ignorable=True) or ()
@@ -105,9 +105,9 @@ class Extenders:
         return candidates
 
     async def bind(self, pod: Pod, node_name: str) -> bool:
-        """Have the first binder among the interested ones bind the pod; False: there is none, it is left to the plugins.
+        """Let the first interested binder bind the pod; False: there is none, and the plugins have to do it.
 
-        Raises OutcomeUnknownError where it may be bound, and UnavailableError where it is not.
+        Raises OutcomeUnknownError if it may be bound, and UnavailableError if it is not.
         """
         for extender in self.interested(pod):
             if not extender.binds:
@@ -141,7 +141,7 @@ class Extenders:
         return found
 
     def _tell(self, extender: Extender, verb: str, result: ExtenderResult, fault: str) -> None:
-        """A fault once for as long as it lasts: it may come with every pod."""
+        """Log a fault only once while it lasts, since it may come with every pod."""
         key = extender.name, verb
         if result is ExtenderResult.SUCCESS:
             if self._faults.pop(key, ""):
@@ -175,9 +175,9 @@ class Extenders:
 
 
 class Advice:
-    """What extenders say of nodes for one pod, and which nodes they have yet to be asked about.
+    """What extenders say about nodes for one pod, and which nodes they have yet to be asked about.
 
-    It goes by names of nodes, so that it outlasts snapshots.
+    Nodes are known by name, so it outlasts snapshots.
     """
 
     def __init__(self, extenders: Extenders) -> None:

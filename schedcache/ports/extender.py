@@ -16,7 +16,7 @@ class ExtenderResult(StrEnum):
 
     SUCCESS = "success"
     UNREACHABLE = "unreachable"
-    """There was no connection, so that it was not asked."""
+    """There was no connection, so it was not asked."""
     TIMEOUT = "timeout"
     DISCONNECTED = "disconnected"
     """The connection ended before the answer did."""
@@ -24,15 +24,15 @@ class ExtenderResult(StrEnum):
     """An HTTP status other than 200."""
     TOO_LARGE = "too_large"
     MALFORMED = "malformed"
-    """No JSON, or not of the expected form."""
+    """Not JSON, or not of the expected form."""
     WRONG = "wrong"
-    """About something that it was not asked about."""
+    """The answer is about something that was not asked."""
     ERROR = "error"
-    """It says itself that it failed."""
+    """The extender reports a failure."""
 
 
 class ExtenderError(Exception):
-    """An extender gave no answer that can be used; the message names it."""
+    """An extender gave no usable answer; the message names it."""
 
     def __init__(self, message: str, result: ExtenderResult) -> None:
         self.result = result
@@ -40,7 +40,7 @@ class ExtenderError(Exception):
 
 
 class FilterAnswer(NamedTuple):
-    """`node_names` may have the pod; of the others some have a reason, which eviction of pods may help or not.
+    """The nodes in `node_names` may have the pod; others may have a reason, which evicting pods may or may not remove.
 
     A name in both maps is `unresolvable`.
     """
@@ -70,7 +70,7 @@ def asks_for(pod: Pod, managed_resources: AbstractSet[str]) -> bool:
 
 
 class Extender(Protocol):
-    """One extender. What it does not do (`filters`, `prioritizes`, `preempts`, `binds`) it is not asked for.
+    """One extender. It is only asked for what it does (`filters`, `prioritizes`, `preempts`, `binds`).
 
     Every call takes at most the extender's own time-out, and raises ExtenderError.
     """
@@ -90,11 +90,11 @@ class Extender(Protocol):
 
     @property
     def weight(self) -> int:
-        """What its scores are multiplied by."""
+        """The factor for its scores."""
 
     @property
     def ignorable(self) -> bool:
-        """Whether pods are placed without its word when it gives none."""
+        """Whether pods are placed without its answer if it gives none."""
 
     def is_interested(self, pod: Pod) -> bool:
         """Whether it is to be asked about this pod."""
@@ -106,7 +106,7 @@ class Extender(Protocol):
         """Names of nodes with their scores, of any range."""
 
     async def process_preemption(self, pod: Pod, candidates: Mapping[str, Victims]) -> Mapping[str, MetaVictims]:
-        """Which of the candidates are left, by node name, and with whom as victims."""
+        """The candidates that are left, by node name, with their victims."""
 
     async def bind(self, pod: Pod, node_name: str) -> None:
         """Have the pod bound. After an error other than `unreachable` it may be bound all the same."""

@@ -54,7 +54,7 @@ class BindingCycles:
         self._recorder = recorder
         self._reader = reader
         self._sleep = sleep
-        # Bound once: the lazy logger of a module is bound anew by each call, even by one that says nothing.
+        # Bound once: the lazy logger of a module is bound again by each call, even one that logs nothing.
         self._log = structlog.get_logger(__name__).bind()
         self._max_binding = max_binding
         self._binding = 0
@@ -74,7 +74,7 @@ class BindingCycles:
         await self._room.wait()
 
     def start(self, decision: Decision) -> None:
-        """Bind the decided pod in the background. However that ends, cache and queue hear of it."""
+        """Bind the decided pod in the background. However that ends, cache and queue are updated."""
         self._enter()
         task = asyncio.get_running_loop().create_task(self._cycle(decision))
         self._running[decision.pod.uid] = _Running(task, on_permit=decision.waiting)
@@ -90,9 +90,9 @@ class BindingCycles:
         return True
 
     async def drain(self, seconds: float) -> None:
-        """Give the bindings under way some time to end, then end them: what has no outcome by then is forgotten here.
+        """Give the bindings under way some time to end, then end them; those without an outcome by then are forgotten here.
 
-        Pods that still wait on Permit or in PreBind are forgotten at once, and without a word to them: nothing was wrong with them.
+        Pods that still wait on Permit or in PreBind are forgotten at once and without an event, since nothing is wrong with them.
         """
         for running in self._running.values():
             if running.on_permit or running.pre_bind is not None:
@@ -112,7 +112,7 @@ class BindingCycles:
             raise
         except Exception:  # noqa: BLE001  as in _conclude
             # A fault of ours after the request was sent: the pod may be bound. It keeps its room until expiry has read it.
-            _log.exception("binding cycle failed; the pod will be read", pod=d.pod.full_name)
+            _log.exception("binding cycle failed; the API server will be asked about the pod", pod=d.pod.full_name)
             self._state.cache.finish_binding(d.pod)
         finally:
             self._leave()
@@ -191,7 +191,7 @@ class BindingCycles:
 
     @contextmanager
     def _aside(self) -> Iterator[None]:
-        """A wait during which the pod does not count against the bound: it may last minutes."""
+        """A wait during which the pod does not count against the limit, since it may last minutes."""
         self._leave()
         try:
             yield
@@ -236,7 +236,7 @@ class BindingCycles:
         return self._state.forget(d.pod)
 
     def _fail(self, d: Decision, failure: Failure) -> None:
-        """Undo, requeue, and wake those whom the room may help (kubernetes/kubernetes#122444).
+        """Undo, requeue, and wake the pods that the room may help (kubernetes/kubernetes#122444).
 
         The pod itself is requeued first and left out, so that its own leaving does not wake it.
         """

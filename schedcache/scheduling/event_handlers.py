@@ -22,8 +22,8 @@ _log = structlog.get_logger(__name__)
 class EventHandlers:
     """The EventSink of a scheduler.
 
-    Where cache and events contradict each other, the cache is not trusted any more: that is counted, logged and answered
-    with a request to read everything afresh. Any other exception passes through to the source, which does the same.
+    If cache and events contradict each other, the cache is no longer trusted: that is counted and logged, and everything is
+    requested to be read again. Any other exception goes to the source, which does the same.
     """
 
     def __init__(
@@ -59,7 +59,11 @@ class EventHandlers:
     def on_malformed(self, kind: str, error: MalformedObjectError) -> None:
         self._state.metrics.malformed_object(kind)
         _log.warning(
-            "object left out: it cannot be read", kind=kind, name=error.name, field=error.field, problem=error.problem
+            "ignoring an object that cannot be read",
+            kind=kind,
+            name=error.name,
+            field=error.field,
+            problem=error.problem,
         )
 
     def _apply(self, kind: str, action: str, handle: Callable[..., None], *objects: Any) -> None:
@@ -98,7 +102,7 @@ class EventHandlers:
             self._state.queue.move(cluster_event(kind, DELETE), obj, None)
 
     def _restored(self, kind: str, assumed: ClusterObject, held: ClusterObject) -> None:
-        """A volume that was taken in thought is free again: who found none must hear of it, as of any change."""
+        """A volume that was assumed to be taken is free again: pods that found none must learn of it, as of any change."""
         self._state.queue.move(cluster_event(kind, UPDATE), assumed, held)
 
     def _add_node(self, node: Node) -> None:
@@ -116,7 +120,7 @@ class EventHandlers:
             self._state.queue.move(event, held, node)
 
     def _delete_node(self, node: Node) -> None:
-        """The queue first: hints that look at the node still find it."""
+        """The queue comes first, so that hints that look at the node still find it."""
         held = self._nodes.get(node.name)
         if held is None or held.uid != node.uid:
             return
@@ -125,7 +129,7 @@ class EventHandlers:
         self._state.cache.remove_node(held)
 
     def on_rebuild(self, objects: Mapping[str, Sequence[KubernetesObject]]) -> None:
-        """Replace all that is held by what was read afresh; pods that are being bound stay assumed."""
+        """Replace all that is held by what was read again; pods that are being bound stay assumed."""
         pods = [pod for pod in cast("Sequence[Pod]", objects.get(POD, ())) if not pod.finished]
         nodes = cast("Sequence[Node]", objects.get(NODE, ()))
         unbound = {pod.uid for pod in pods if not pod.node_name and not pod.terminating}

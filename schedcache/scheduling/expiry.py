@@ -1,7 +1,7 @@
 """The end of an assumption that the watch never confirmed.
 
-kube-scheduler once dropped it on time alone and put a second pod into the room of the first
-(kubernetes/kubernetes#106361). Here time only decides when to ask.
+kube-scheduler once dropped it after a time, and put a second pod into the room of the first
+(kubernetes/kubernetes#106361). Here, time only decides when to ask.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ _READS_AT_ONCE = 16
 
 
 class AssumedPodExpiry:
-    """Asks about the pods past their deadline, some at a time; those without an answer stay, to be asked about again."""
+    """Asks about the pods past their deadline, some at a time; those without an answer stay, and are asked about again later."""
 
     def __init__(self, state: SchedulingState, reader: LiveReader) -> None:
         self._state = state
         self._reader = reader
 
     async def run_once(self) -> bool:
-        """Settle what is past its deadline now. False: the API server does not answer, and the rest was left alone."""
+        """Settle the pods that are past their deadline now. False: the API server does not answer, and the rest was skipped."""
         expired = self._state.cache.expired_pods(self._state.clock())
         for start in range(0, len(expired), _READS_AT_ONCE):
             found = await asyncio.gather(*(self._settle(pod) for pod in expired[start : start + _READS_AT_ONCE]))

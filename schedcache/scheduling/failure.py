@@ -1,4 +1,4 @@
-"""What becomes of a pod whose attempt failed: requeued, nominated, and told why."""
+"""What happens to a pod whose attempt failed: it is requeued, nominated, and its status and an event say why."""
 
 from collections.abc import Set as AbstractSet
 
@@ -61,7 +61,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of_error(cls, error: BaseException | str) -> "Failure":
-        """Something went wrong that is no property of pod or nodes."""
+        """Something went wrong that does not depend on pod or nodes."""
         return cls(reason=SCHEDULER_ERROR, message=str(error) or type(error).__name__)
 
 
@@ -99,7 +99,7 @@ class FailureHandler:
         self._tell(newest, failure)
 
     def _log_error(self, info: QueuedPodInfo, message: str) -> None:
-        """A warning once: a pod that is refused is so again after each backoff, for hours if nobody helps."""
+        """A warning only once: a pod that is refused may be refused again after each backoff, for hours."""
         tell = _log.debug if message == info.last_error else _log.warning
         info.last_error = message
         tell("scheduling failed; retrying", pod=info.pod.full_name, error=message)
@@ -110,14 +110,14 @@ class FailureHandler:
         return self._state.cached(newest) is None
 
     def skip_deleting(self, pod: Pod) -> None:
-        """Tell why a pod that is being deleted is not scheduled any more."""
+        """Say why a pod that is being deleted is no longer scheduled."""
         self._record(pod, f"skip schedule deleting pod: {pod.full_name}")
 
     def _record(self, pod: Pod, note: str) -> None:
         self._recorder.event(pod, "Warning", "FailedScheduling", "Scheduling", note)
 
     def _tell(self, pod: Pod, failure: Failure) -> None:
-        """The event each time (the recorder merges repetitions); the status only where it changes."""
+        """The event each time (the recorder merges repetitions); the status only if it changes."""
         self._record(pod, failure.message)
         condition = PodCondition(POD_SCHEDULED, "False", failure.reason, failure.message, pod.generation)
         nominated = failure.nominated_node_name
@@ -128,7 +128,7 @@ class FailureHandler:
 
 
 def _says_so(pod: Pod, condition: PodCondition) -> bool:
-    """Whether the pod has the condition already; the generation it was observed at does not count."""
+    """Whether the pod already has the condition; the observed generation does not count."""
     now = pod.condition(condition.type)
     told = (condition.status, condition.reason, condition.message)
     return now is not None and (now.status, now.reason, now.message) == told

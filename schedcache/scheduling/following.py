@@ -1,4 +1,4 @@
-"""A cache that is kept in step and nothing else: for programs that embed it and schedule nothing, or in their own way."""
+"""Only a cache that follows the cluster: for programs that embed it and do not schedule, or schedule in their own way."""
 
 import time
 from collections.abc import Callable
@@ -22,20 +22,20 @@ def make_cache_sink(
     metrics: Metrics | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> EventHandlers:
-    """An EventSink that keeps a cache in step, by the same rules as the scheduler's; no pod is queued.
+    """An EventSink that keeps a cache up to date, by the same rules as the scheduler's; no pod is queued.
 
-    What the caller has assumed is confirmed when a pod's event shows its node, moved when that is another one, taken back when
-    the pod is deleted, and kept over a rebuild as long as the pod has no node.
+    A pod that the caller has assumed is confirmed when an event shows its node, moved if that is another one, forgotten when
+    it is deleted, and kept over a rebuild as long as it has no node.
 
     Args:
         cache: counts the pods that have a node, and the nodes.
-        objects: takes the other kinds; None where no others are watched.
-        pods: takes all pods, those without a node too; None where nobody asks for them.
-        metrics: told of every event.
+        objects: takes the other kinds; None if no others are watched.
+        pods: takes all pods, including those without a node; None if nobody needs them.
+        metrics: called for every event.
         clock: seconds, monotonic; for `metrics`.
 
-    The sink's methods raise CacheCorruptedError where cache and events contradict each other. An EventSource answers that by
-    reading everything afresh; whoever calls them by hand has to do so with `on_rebuild`.
+    The sink's methods raise CacheCorruptedError if cache and events contradict each other. An EventSource then reads
+    everything again; whoever calls them directly has to call `on_rebuild`.
     """
     state = SchedulingState(
         cache=cache,
@@ -52,11 +52,11 @@ def make_cache_sink(
 
 
 def _refuse(reason: str) -> NoReturn:
-    raise CacheCorruptedError(f"{reason}: everything has to be read afresh")
+    raise CacheCorruptedError(f"{reason}: everything has to be read again")
 
 
 class _NobodyWaits:
-    """The StatusWriter where no pod is told anything."""
+    """A StatusWriter that writes nothing."""
 
     def patch_status(self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None = None) -> None:
         """Nothing is written."""

@@ -1,4 +1,4 @@
-"""Asking the API server itself about one pod: where the outcome of a bind is unknown, and before an assumption is dropped."""
+"""Asks the API server itself about one pod: if the outcome of a bind is unknown, and before an assumption is dropped."""
 
 from enum import StrEnum
 
@@ -13,31 +13,31 @@ _log = structlog.get_logger(__name__)
 
 
 class Truth(StrEnum):
-    """What the API server says of a pod that is assumed on a node; the values are label values of a metric."""
+    """What the API server says about a pod that is assumed on a node; the values are label values of a metric."""
 
     BOUND = "bound"
     """On that node."""
     ELSEWHERE = "elsewhere"
     UNBOUND = "unbound"
     DELETING = "deleting"
-    """Without a node, and never to have one: a pod that is being deleted cannot be bound."""
+    """Without a node, and it will never have one: a pod that is being deleted cannot be bound."""
     GONE = "gone"
     """No pod has the name, or another one has."""
     NO_ANSWER = "no_answer"
 
 
 class LiveReader:
-    """Reads pods past every cache and tells what it saw as if the watch had brought it."""
+    """Reads pods past every cache, and handles the result as if it came from the watch."""
 
     def __init__(self, state: SchedulingState, binder: Binder, sink: EventSink) -> None:
         self._state = state
         self._binder = binder
         self._sink = sink
-        # UIDs of pods of which the log has said that there is no answer, since there was one.
+        # UIDs of the pods for which a missing answer was logged, since the last answer.
         self._told: set[str] = set()
 
     async def look(self, assumed: Pod) -> Truth:
-        """Read an assumed pod. Except after UNBOUND and NO_ANSWER the cache is settled: confirmed, or free of it."""
+        """Read an assumed pod. Except after UNBOUND and NO_ANSWER, the cache has then confirmed or forgotten it."""
         try:
             live = await self._binder.get_pod(assumed.namespace, assumed.name)
         except ApiError as error:
@@ -62,10 +62,12 @@ class LiveReader:
         # Others may have been settled by the watch.
         self._told &= self._state.cache.assumed_pods.keys()
         self._told.add(assumed.uid)
-        _log.warning("no answer about a pod whose node is uncertain", pod=assumed.full_name, error=str(error))
+        _log.warning(
+            "no answer from the API server about a pod that may be bound", pod=assumed.full_name, error=str(error)
+        )
 
     def is_settled(self, assumed: Pod) -> bool:
-        """Whether the watch has answered meanwhile: nothing hangs on the assumption any more."""
+        """Whether the watch has settled it meanwhile, so that the assumption no longer matters."""
         return not self._state.cache.is_assumed_pod(assumed)
 
 

@@ -1,4 +1,4 @@
-"""A framework that tells how long each extension point took, and in a tenth of the attempts each plugin.
+"""A framework that reports how long each extension point took, and in a tenth of the attempts each plugin.
 
 kube-scheduler's framework_extension_point_duration_seconds and plugin_execution_duration_seconds (1.37).
 """
@@ -28,7 +28,7 @@ _ERROR = Code.ERROR.label
 class MeasuredFramework(Framework):
     """A point's time is that of all its plugins together. A point without plugins is left out.
 
-    Filter is one measurement for all nodes, where kube-scheduler's is one too, over its parallel workers.
+    Filter is one measurement for all nodes; so is kube-scheduler's, over its parallel workers.
     """
 
     def __init__(self, *args: Any, metrics: Metrics, clock: Callable[[], float]) -> None:
@@ -36,7 +36,7 @@ class MeasuredFramework(Framework):
         self._metrics = metrics
         self._clock = clock
         self._timer = PluginTimer(clock, metrics.plugin_execution)
-        # Chance and not every tenth: what comes in a rhythm of its own is sampled too. Its seed does not matter.
+        # At random and not every tenth, so that periodic attempts are sampled too. The seed does not matter.
         self._chance = random.Random(0)
 
     def sample(self) -> PluginTimer | None:

@@ -9,10 +9,10 @@ from schedcache.scheduling.state import SchedulingState, at_most_priority_of
 
 
 class PodEvents:
-    """Takes what happened to pods. Cache first, queue second, so that a pod that is woken finds the change made.
+    """Takes changes of pods. The cache comes first and the queue second, so that a woken pod sees the change.
 
-    Objects read live are told here too, so one place decides what a pod's state means. What is compared is the new object
-    with the one held here, not with the old one in the event: only that is the truth about what has been done.
+    Objects that were read live come here too, so one place decides what a pod's state means. The new object is compared with
+    the one held here, not with the old one in the event, since only the former shows what has been done.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class PodEvents:
         self._abandon = abandon
 
     def add(self, pod: Pod) -> None:
-        """A pod that is new, or that the source believes to be."""
+        """A pod that is new, or that the source takes for new."""
         held = self._state.pods.get(pod.shape.namespace, pod.name)
         if held is not None:
             if held.uid == pod.uid:
@@ -56,7 +56,7 @@ class PodEvents:
             self._changed(held, new)
 
     def delete(self, pod: Pod) -> None:
-        """A pod that is gone, in the last state known: after a gap that may lack its node."""
+        """A pod that is gone, in its last known state, which may lack its node after a gap."""
         state = self._state
         state.status_writer.forget(pod.uid)
         if state.pods.held(pod) is not None:
@@ -74,7 +74,7 @@ class PodEvents:
             state.room_freed(cached)
 
     def replace(self, pods: Sequence[Pod]) -> None:
-        """All pods, read afresh, against a cache that holds no pod but those being bound that still have no node."""
+        """All pods, read again, for a cache that holds only the pods that are being bound and still have no node."""
         state = self._state
         present = {pod.uid for pod in pods}
         for pod in [pod for pod in state.pods.values() if pod.uid not in present]:
@@ -100,8 +100,8 @@ class PodEvents:
                 state.queue.add(pod)
 
     def _changed(self, held: Pod, new: Pod) -> None:
-        # The same state again must not queue the pod again (kubernetes/kubernetes#96071), and a state of the past is what
-        # a lagging API server tells, or the watch after a live read. Where that cannot be told, the later to come wins.
+        # The same state must not queue the pod again (kubernetes/kubernetes#96071). An old state comes from a lagging API
+        # server, or from the watch after a live read. If it is unknown which is newer, the last to arrive wins.
         if compare_resource_versions(new.resource_version, held.resource_version) in (0, -1):
             return
         if new.finished:
@@ -130,7 +130,7 @@ class PodEvents:
             state.queue.move(event, held, new)
 
     def _bound(self, held: Pod, new: Pod) -> None:
-        """The pod got its node: usually from us, and this confirms it; or from somebody else, wherever we have it."""
+        """The pod got its node: usually from us, and this confirms it; or from somebody else, whatever we know of it."""
         state = self._state
         assumed = state.cached(new)
         self._add_assigned(new)
@@ -143,7 +143,7 @@ class PodEvents:
         if assumed is not None and assumed.node_name != new.node_name:
             state.room_freed(assumed)
         elif held.nominated_node_name not in ("", new.node_name):
-            # Nobody else tells the pods that made way for it (kubernetes/kubernetes#134859).
+            # Nothing else wakes the pods that made way for it (kubernetes/kubernetes#134859).
             state.room_freed(held, at_most_priority_of(held))
 
     def _update_unassigned(self, held: Pod, new: Pod) -> None:
@@ -181,13 +181,13 @@ class PodEvents:
                 self._state.queue.move(event, cached, resized)
 
     def _assumed_pod_deleted(self, assumed: Pod) -> None:
-        """Free the node at once (kubernetes/kubernetes#134217); a bind on its way fails by itself, and owes nothing any more."""
+        """Free the node at once (kubernetes/kubernetes#134217); a bind on its way will fail, and has nothing left to undo."""
         if not self._reject_waiting(assumed.uid, "the pod was deleted"):
             self._abandon(assumed.uid)
             self._state.forget(assumed)
         self._state.room_freed(assumed)
 
     def _end_binding(self, uid: str, why: str) -> None:
-        """The pod's binding cycle is to stop where it waits; a bind request that was sent is sent."""
+        """Stop the pod's binding cycle if it waits; a bind request that was sent cannot be taken back."""
         if not self._reject_waiting(uid, why):
             self._abandon(uid)

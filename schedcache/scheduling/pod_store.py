@@ -1,4 +1,4 @@
-"""The pods that the event source told of: what kube-scheduler asks its informer's lister."""
+"""The pods that the event source reported; kube-scheduler has its informer's lister for this."""
 
 from collections.abc import Iterable
 
@@ -6,9 +6,9 @@ from schedcache.model import Pod
 
 
 class PodStore:
-    """The unfinished pods of the cluster as last told, by namespace and name: of every scheduler, with and without a node.
+    """The unfinished pods of the cluster as last reported, by namespace and name: of every scheduler, with and without a node.
 
-    Cache and queue decide; this answers whether a pod still exists, and under which UID.
+    Cache and queue decide; this only says whether a pod still exists, and under which UID.
     """
 
     __slots__ = ("_pods",)
@@ -30,12 +30,12 @@ class PodStore:
         self._pods[pod.shape.namespace, pod.name] = pod
 
     def discard(self, pod: Pod) -> None:
-        """Drop the pod, if it is the one that is held."""
+        """Drop the pod, if it is the one held."""
         if self.held(pod) is not None:
             del self._pods[pod.shape.namespace, pod.name]
 
     def values(self) -> Iterable[Pod]:
-        """All pods, in no meaningful order."""
+        """All pods, in no particular order."""
         return self._pods.values()
 
     def __len__(self) -> int:

@@ -50,7 +50,7 @@ class SchedulingCycle:
     def run(self, info: QueuedPodInfo) -> Decision | None:
         """Assume the pod on the best node, without asking extenders.
 
-        None: it needs no node any more, or it failed and is in the queue again.
+        None: it no longer needs a node, or it failed and is in the queue again.
         """
         framework, started = self._framework_for(info), self._state.clock()
         if framework is None:
@@ -64,8 +64,8 @@ class SchedulingCycle:
     async def run_with_extenders(self, info: QueuedPodInfo) -> Decision | None:
         """As `run`, for a pod in which extenders take part.
 
-        They are asked about the nodes that plugins let pass, and then the pod is decided afresh: on the cluster as it is by then,
-        and unless it is gone or has got a node meanwhile.
+        They are asked about the nodes that passed the plugins. Then the pod is decided again, on the cluster as it is by then,
+        unless it is gone or has got a node meanwhile.
         """
         framework, started = self._framework_for(info), self._state.clock()
         if framework is None:
@@ -145,7 +145,7 @@ class SchedulingCycle:
         return self._assume(info, framework, result, started)
 
     def _still_waits(self, info: QueuedPodInfo) -> bool:
-        """Go on with the pod as it is now; False where it needs no node of us any more: then its attempt is over."""
+        """Go on with the pod as it is now; False if it no longer needs a node from us: then its attempt is over."""
         newest = self._state.pods.held(info.pod)
         if newest is None or not self._state.is_ours(newest) or self._is_settled(newest):
             self._state.queue.done(info.popped_uid)
@@ -154,7 +154,7 @@ class SchedulingCycle:
         return True
 
     def _refuse(self, info: QueuedPodInfo, framework: Framework, started: float) -> bool:
-        """Whether the pod asks for what this scheduler cannot do at all; then it has been told."""
+        """Whether the pod asks for something that this scheduler does not support; if so, this has been reported."""
         unsupported = framework.unsupported(info.pod)
         if unsupported:
             failure = Failure(reason=UNSCHEDULABLE, message=unsupported, unschedulable_plugins={NOT_SUPPORTED})
@@ -173,7 +173,7 @@ class SchedulingCycle:
     def _assume(
         self, info: QueuedPodInfo, framework: Framework, result: ScheduleResult, started: float
     ) -> Decision | None:
-        """Assume, reserve, permit. A plugin that says no takes all of it back."""
+        """Assume, reserve, permit. If a plugin refuses, everything is undone."""
         pod = info.pod.with_node(result.node_name)
         self._state.cache.assume_pod(pod)
         self._state.queue.delete_nominated_pod(pod)

@@ -1,4 +1,4 @@
-"""The scheduler: its parts put together, and the loop that runs them."""
+"""The scheduler: puts the parts together, and runs the loop."""
 
 import asyncio
 import random
@@ -56,7 +56,7 @@ class Scheduler:
     ) -> None:
         """`frameworks` by scheduler name. `clock` in seconds, monotonic; `sleep` waits on it.
 
-        `request_rebuild(why)` has the event source read everything afresh.
+        `request_rebuild(why)` makes the event source read everything again.
         """
         self.frameworks = frameworks
         self.state = SchedulingState(
@@ -74,10 +74,10 @@ class Scheduler:
         self.bindings = BindingCycles(self.state, failures, recorder, reader, sleep=sleep, max_binding=max_binding)
         self.expiry = AssumedPodExpiry(self.state, reader)
         self.last_housekeeping: float | None = None
-        """When housekeeping last began, on the clock: a loop that lives has done so a moment ago."""
+        """When housekeeping last began, on the clock: if the loop is alive, that was a moment ago."""
 
     async def run(self) -> None:
-        """Schedule until cancelled. Raises whatever ends one of its tasks: a scheduler without its loop must not live on."""
+        """Schedule until cancelled. Raises whatever ends one of its tasks: a scheduler must not go on without its loop."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._schedule(tasks))
             tasks.create_task(self._keep_house())
@@ -118,7 +118,7 @@ class Scheduler:
             self.bindings.start(decision)
 
     async def _keep_house(self) -> None:
-        """Wake pods at the very moment at which their backoff, or their time in the pool, is over."""
+        """Wake pods at the moment when their backoff, or their time in the pool, is over."""
         queue, clock = self.state.queue, self.state.clock
         while True:
             self.last_housekeeping = clock()
@@ -129,7 +129,7 @@ class Scheduler:
             await self._sleep(min(HOUSEKEEPING_SECONDS, max(_SHORTEST_SLEEP, until_due)))
 
     async def _expire(self) -> None:
-        """Apart from the rest of the housekeeping: an API server that does not answer must not hold up the backoff."""
+        """Separate from the other housekeeping: an API server that does not answer must not delay the backoff."""
         pauses = iter(LOOK_AGAIN)
         while True:
             if await self.expiry.run_once():

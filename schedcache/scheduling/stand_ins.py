@@ -1,4 +1,4 @@
-"""Names that stand where a plugin's would, for rejections that are no plugin's, and what brings such pods back."""
+"""Names that stand in for a plugin's, for rejections without a plugin, and the events that bring such pods back."""
 
 from collections.abc import Sequence
 
@@ -7,16 +7,16 @@ from schedcache.queue import EventHint
 from schedcache.queue.events import ADD, NODE, TARGET_POD, UPDATE
 
 NOT_SUPPORTED = "NotSupported"
-"""The pod asks for what this scheduler cannot do at all: no event wakes it but a change of what it asks for."""
+"""The pod asks for something that this scheduler does not support: only a change of that wakes it."""
 NO_NODES = "NoNodes"
-"""There is no node: nothing but a node's arrival can help.
+"""There is no node: only a new node can help.
 
-kube-scheduler 1.37 records no plugin here and so tries such a pod again after each backoff, for as long as there is no node.
+kube-scheduler 1.37 records no plugin here, and so retries such a pod after each backoff as long as there is no node.
 """
 
 
 def _asks_for_something_else(_pod: Pod, old: Pod, new: Pod) -> bool:
-    """Other changes of the pod come from ourselves, such as the condition that tells why it waits."""
+    """Other changes of the pod come from ourselves, such as the condition that says why it waits."""
     return old.spec is not new.spec
 
 

@@ -18,7 +18,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SchedulingState:
-    """Cache, queue and the pods as last told; all are changed in one thread, synchronously.
+    """Cache, queue and the pods as last reported; all are changed in one thread, synchronously.
 
     `scheduler_names`: the profiles' names, whose pods are ours. An empty collection observes only: no pod is queued.
     """
@@ -31,12 +31,12 @@ class SchedulingState:
     metrics: Metrics
     clock: Callable[[], float]
     request_rebuild: Callable[[str], None]
-    """Has the event source read everything afresh, soon; takes the reason."""
+    """Makes the event source read everything again, soon; takes the reason."""
 
     def contradicted(self, where: str, error: CacheError) -> None:
-        """The cache is not to be trusted any more: count it, tell it, and have everything read afresh."""
+        """The cache can no longer be trusted: count it, log it, and have everything read again."""
         self.metrics.cache_error(error.kind)
-        _log.error("cache error: reading everything afresh", where=where, kind=error.kind, error=str(error))
+        _log.error("cache error, reading everything again", where=where, kind=error.kind, error=str(error))
         self.request_rebuild(f"cache error: {error.kind}")
 
     def is_ours(self, pod: Pod) -> bool:
@@ -51,7 +51,7 @@ class SchedulingState:
             return None
 
     def forget(self, assumed: Pod) -> bool:
-        """Give an assumed pod's room back; False if it is confirmed, gone, or counted elsewhere meanwhile: nothing is owed then."""
+        """Free an assumed pod's room; False if it is confirmed, gone, or counted elsewhere meanwhile, and there is nothing to undo."""
         try:
             self.cache.forget_pod(assumed)
         except (PodNotFoundError, NotAssumedError, WrongNodeError):

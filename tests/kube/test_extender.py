@@ -136,8 +136,8 @@ async def test_it_is_interested_in_pods_that_ask_for_what_it_manages():
         (http(b""), "malformed", "filter: the answer cannot be read: Input data was truncated"),
         (http([]), "malformed", "filter: the answer cannot be read: Expected `object | null`, got `array`"),
         (http({"NodeNames": 5}), "malformed", "nodenames: Expected `array | null`, got `int`"),
-        (http({}, Content_Encoding="gzip"), "malformed", "it is compressed, which was not asked for"),
-        (b"hello\r\n\r\n", "malformed", "filter: no HTTP: "),
+        (http({}, Content_Encoding="gzip"), "malformed", "it is compressed, although that was not requested"),
+        (b"hello\r\n\r\n", "malformed", "filter: not HTTP: "),
         (http({"NodeNames": ["a", "nowhere"]}), "wrong", "claims a filtered node 'nowhere' which is not found"),
         (http({"Error": "no licence server"}), "error", "no licence server"),
     ],
@@ -302,7 +302,7 @@ async def test_a_client_certificate_is_shown_from_a_file_or_from_data(certificat
         ("http://x:port", {}, "port"),
         ("https://x", {"ca_file": "/nowhere"}, "caFile: /nowhere: No such file or directory"),
         ("https://x", {"ca_data": b"nonsense"}, "caFile or caData: "),
-        ("https://x", {"cert_data": b"nonsense"}, "go together, found one of them"),
+        ("https://x", {"cert_data": b"nonsense"}, "go together; found only one of them"),
         ("https://x", {"cert_data": b"nonsense", "key_data": b"nonsense"}, "client certificate or key: "),
     ],
 )
@@ -314,7 +314,7 @@ def test_what_cannot_be_called_is_told_at_once_by_name(url, tls, said):
 
 
 def test_a_time_out_of_less_than_nothing_is_refused():
-    with pytest.raises(ExtenderSetupError, match="'http://x': a time-out of -5 s leaves no time for an answer"):
+    with pytest.raises(ExtenderSetupError, match="'http://x': a time-out of -5 s is too short for any answer"):
         HttpExtenders([ExtenderSettings(url_prefix="http://x", timeout_seconds=-5)])
 
 

@@ -106,7 +106,7 @@ async def test_an_api_server_that_does_not_answer_is_asked_less_and_less_and_tol
         await world.advance(300)
         assert 16 * 25 <= world.api.reads <= 16 * 35
         assert len(world.cache.dump().assumed_pods) == 40
-        assert capsys.readouterr().out.count("no answer about a pod") == 16
+        assert capsys.readouterr().out.count("no answer from the API server about a pod") == 16
         world.api.on_get.clear()
         await world.advance(11)
         assert world.cache.dump().assumed_pods == frozenset()

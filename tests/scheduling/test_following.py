@@ -88,7 +88,7 @@ def test_a_rebuild_keeps_what_is_assumed_of_pods_without_a_node(world):
 def test_a_contradiction_is_raised_and_a_rebuild_mends_it(world):
     placed = make_pod("p", "a")
     world.sink.on_add("Pod", placed)
-    with pytest.raises(CacheCorruptedError, match="everything has to be read afresh") as caught:
+    with pytest.raises(CacheCorruptedError, match="everything has to be read again") as caught:
         world.sink.on_update("Pod", placed, make_pod("p", "b", resource_version=2))
     assert caught.value.kind == "corruption"
     assert "cached on 'a' but its update is on 'b'" in str(caught.value.__context__)

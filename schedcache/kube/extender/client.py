@@ -37,7 +37,7 @@ class ExtenderSettings:
         timeout_seconds: for a whole call.
         node_cache_capable: nodes and victims are sent by name.
         managed_resources: of which a pod has to ask for one, for the extender to be asked; none: it is asked about all.
-        ignorable: pods are placed without its word when it gives none.
+        ignorable: pods are placed without its answer if it gives none.
     """
 
     url_prefix: str
@@ -55,7 +55,7 @@ class ExtenderSettings:
 
 
 class ExtenderSetupError(Exception):
-    """An extender that cannot be called as it is configured; the message names it."""
+    """An extender cannot be called with its configuration; the message names it."""
 
 
 class HttpExtenders:
@@ -175,7 +175,7 @@ class HttpExtender:
         except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
             raise self._failure(verb, str(error), ExtenderResult.UNREACHABLE) from error
         except aiohttp.ClientResponseError as error:
-            raise self._failure(verb, f"no HTTP: {error.message}", ExtenderResult.MALFORMED) from error
+            raise self._failure(verb, f"not HTTP: {error.message}", ExtenderResult.MALFORMED) from error
         except (aiohttp.ClientError, OSError) as error:
             text = f"the connection ended: {str(error) or type(error).__name__}"
             raise self._failure(verb, text, ExtenderResult.DISCONNECTED) from error
@@ -203,7 +203,7 @@ class HttpExtender:
                     ExtenderResult.STATUS,
                 )
             if response.headers.get("Content-Encoding", "identity") != "identity":
-                raise wire.MalformedAnswerError("it is compressed, which was not asked for")
+                raise wire.MalformedAnswerError("it is compressed, although that was not requested")
             return await self._read(verb, response, SLACK_BYTES + 2 * len(request))
 
     async def _read(self, verb: str, response: aiohttp.ClientResponse, limit: int) -> bytes:
@@ -234,7 +234,7 @@ def _checked_url(text: str) -> URL:
 
 def _check_timeout(seconds: float) -> None:
     if seconds <= 0:
-        raise ValueError(f"a time-out of {seconds:g} s leaves no time for an answer")
+        raise ValueError(f"a time-out of {seconds:g} s is too short for any answer")
 
 
 def _proxy_for(url: URL) -> str | None:

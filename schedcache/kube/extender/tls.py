@@ -15,7 +15,7 @@ class TLSSettings:
     """Keys and certificates in PEM form. What is given as data counts, a file where there is no data.
 
     Attributes:
-        insecure: the extender's certificate is not checked; not to be had together with a certificate authority.
+        insecure: the extender's certificate is not checked; not allowed together with a certificate authority.
         server_name: the name expected in its certificate, and asked for; "" for the one in the URL.
         cert_file, key_file, ca_file: names of files, "" for none.
         cert_data, key_data, ca_data: their contents, b"" for none.
@@ -38,7 +38,7 @@ def make_context(tls: TLSSettings, *, enable_https: bool) -> ssl.SSLContext:
     """
     authority = _pem("caFile", tls.ca_data, tls.ca_file)
     if tls.insecure and authority:
-        raise TLSError("insecure and a certificate authority exclude each other")
+        raise TLSError("insecure cannot be combined with a certificate authority")
     try:
         context = ssl.create_default_context(cadata=authority.decode("ascii") if authority else None)
     except (ssl.SSLError, ValueError) as error:
@@ -50,7 +50,7 @@ def make_context(tls: TLSSettings, *, enable_https: bool) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
     certificate, key = _pem("certFile", tls.cert_data, tls.cert_file), _pem("keyFile", tls.key_data, tls.key_file)
     if bool(certificate) != bool(key):
-        raise TLSError("a client certificate and its key go together, found one of them")
+        raise TLSError("a client certificate and its key go together; found only one of them")
     if certificate:
         _load(context, certificate, key)
     return context
