@@ -6,8 +6,8 @@
     late = [pod.name for pod in dump.queue.pods.values() if dump.taken_at - pod.timestamp > timedelta(minutes=5)]
 
 `load_dump` needs no running scheduler and nothing that talks to one; `schedcache.server.dump` takes dumps of a scheduler, and
-`pieces` makes them JSON. A dump of the same `apiVersion` by a later schedcache may have more fields and is read without
-them; a field that is there today stays, under its name and with its meaning, until that version changes.
+`pieces` turns them into JSON. A dump of the same `apiVersion` by a later schedcache may have more fields, which are
+ignored; the fields of today keep their names and meanings until that version changes.
 """
 
 from schedcache.dump.document import (

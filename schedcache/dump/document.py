@@ -1,7 +1,7 @@
-"""The document, as structs: camelCase in JSON, snake_case here. docs/dump.md tells what each field means.
+"""The document, as structs: camelCase in JSON, snake_case here. docs/dump.md describes each field.
 
-What has a default is left out of the JSON where it has that value; all else is always there. Amounts are milli-CPU, bytes and
-whole units; times are aware datetimes, in UTC as written.
+Fields with a default are left out of the JSON if they have that value; all others are always there. Amounts are milli-CPU, bytes
+and whole units; times are aware datetimes, written in UTC.
 """
 
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ STATES = (
     "gated",
     "pending",
 )
-"""What `PodState.state` may be. A text to readers, since a later schedcache may know more of them."""
+"""The values of `PodState.state`. When read, it may be any string, since a later schedcache may know more of them."""
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """Immutable, and so without cycles for the collector to look for."""
+    """Immutable, and so without reference cycles for the garbage collector."""
 
 
 class Amounts(_Part, frozen=True):
@@ -48,14 +48,14 @@ class AllocatableAmounts(Amounts, frozen=True):
 
 
 class NonZeroAmounts(_Part, frozen=True):
-    """Requests as scores see them: 100 milli-CPU and 200 MiB in the place of what a container leaves open."""
+    """Requests as scores see them: 100 milli-CPU and 200 MiB for a container without a request."""
 
     milli_cpu: int
     memory: int
 
 
 class ImageState(_Part, frozen=True):
-    """An image: its size in bytes, and on how many nodes it lies."""
+    """An image: its size in bytes, and the number of nodes that have it."""
 
     size: int
     num_nodes: int
@@ -105,7 +105,7 @@ class InFlightEntry(_Part, frozen=True):
 
 
 class QueuedPod(_Part, frozen=True):
-    """What has become so far of a pod that waits in a queue. `name` is `namespace/name`, `gated_by` "" = not gated."""
+    """The history of a pod that waits in a queue. `name` is `namespace/name`, `gated_by` "" = not gated."""
 
     name: str
     attempts: int
@@ -160,4 +160,4 @@ class Dump(_Part, frozen=True):
     nodes: Mapping[str, NodeState]
     pods: Mapping[str, PodState]
     stories: tuple[Story, ...] | None = None
-    """Only where they were asked for; oldest first."""
+    """Only if they were asked for; oldest first."""

@@ -1,4 +1,4 @@
-"""Reading a dump back, every fault named by field and by what was expected there."""
+"""Reads a dump; errors name the field and what was expected there."""
 
 import re
 import reprlib
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class DumpError(ValueError):
-    """A text that is no dump, or none that can be read here.
+    """The text is not a dump, or not one that this version can read.
 
     `field` is a path from the top (`nodes[worker-1].requested.milliCpu`), "" for the whole.
     """
@@ -35,9 +35,9 @@ class _Identity(msgspec.Struct, rename="camel"):
 
 
 def load_dump(text: bytes | str, source: str = "dump") -> Dump:
-    """A dump from its JSON; `source` names it in errors, say by its file. Fields that are not known are ignored.
+    """A dump from its JSON; `source`, such as the file name, is its name in errors. Unknown fields are ignored.
 
-    Raises DumpError for anything else than a whole dump of this version; its kind and version are looked at first.
+    Raises DumpError for anything but a complete dump of this version; kind and version are checked first.
     """
     _check_identity(_decoded(text, _Identity, source), source)
     return _decoded(text, Dump, source)
@@ -66,9 +66,9 @@ def _decoded(text: bytes | str, type_: type[T], source: str) -> T:
             problem, path = _of_member(problem, path, type_, _decoded(text, object, source))
         raise DumpError(source, *_field_and_problem(problem, path)) from None
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise DumpError(source, "", f"expected the JSON of a dump, complete: {error}") from None
+        raise DumpError(source, "", f"expected the JSON of a dump, but it is cut short or malformed: {error}") from None
     except RecursionError:
-        raise DumpError(source, "", "expected the JSON of a dump, but it is nested too deeply for one") from None
+        raise DumpError(source, "", "expected the JSON of a dump, but it is nested too deeply") from None
 
 
 def _field_and_problem(problem: str, path: str) -> tuple[str, str]:

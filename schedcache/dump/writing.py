@@ -1,4 +1,4 @@
-"""A dump as JSON, in pieces small enough that whoever writes them can do something else between two."""
+"""A dump as JSON, in pieces that are small enough for other work to run in between."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -13,9 +13,9 @@ _PIECE = 100
 
 
 def pieces(dump: Dump) -> Iterator[bytes]:
-    """JSON texts that together are the dump.
+    """Pieces of JSON that together are the dump.
 
-    Its maps are asked for their members as these are written, so they need not hold them: see `schedcache.server.dump`.
+    Members of its maps are fetched as they are written, so the maps need not hold them: see `schedcache.server.dump`.
     """
     yield from _struct_pieces(dump)
 

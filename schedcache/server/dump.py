@@ -27,9 +27,9 @@ _WHOSE = "expected all, NAMESPACE/NAME or the UID of a pod, or the name of a nod
 def take_dump(
     scheduler: Scheduler, source: EventSource, wall_clock: WallClock = time.time, told: Iterable[Story] | None = None
 ) -> Dump:
-    """What is held now, with the stories `told`, all of one moment; that takes microseconds a pod.
+    """What is held now, with the stories `told`, all of one moment; takes microseconds per pod.
 
-    The maps hold nothing of their own: a node or pod is rendered when it is asked for, from what does not change any more.
+    The maps store nothing: a node or pod is rendered when it is asked for, from data that no longer changes.
     """
     state = scheduler.state
     moment = Moment(state.clock(), wall_clock())
@@ -102,7 +102,7 @@ class _Pods:
 
 
 def stories(scheduler: Scheduler, wanted: str) -> list[Story]:
-    """What the cache did lately to one pod (`NAMESPACE/NAME` or UID) or node; to everything for `all`."""
+    """What the cache recently did to one pod (`NAMESPACE/NAME` or UID) or node; to everything for `all`."""
     ring = scheduler.state.cache.stories
     if wanted in ("", "all"):
         return list(ring.of())
@@ -130,9 +130,9 @@ def dump_route(scheduler: Scheduler, source: EventSource, wall_clock: WallClock 
 
 
 def _wanted_stories(request: web.Request) -> str | None:
-    """Raises HTTPBadRequest for parameters that nobody can have meant."""
+    """Raises HTTPBadRequest for invalid parameters."""
     if unknown := sorted(request.query.keys() - {_STORIES}):
-        raise web.HTTPBadRequest(text=f"unknown parameter {unknown[0]!r}: expected {_STORIES}, or none\n")
+        raise web.HTTPBadRequest(text=f"unknown parameter {unknown[0]!r}: expected {_STORIES}, or no parameter\n")
     values = request.query.getall(_STORIES, [])
     if len(values) > 1:
         raise web.HTTPBadRequest(text=f"{_STORIES}: expected one value, got {len(values)}\n")

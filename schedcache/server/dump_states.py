@@ -1,4 +1,4 @@
-"""What a scheduler holds, as the structs of a dump: one function a kind, called as the dump is written."""
+"""What a scheduler holds, as the structs of a dump: one function per kind, called as the dump is written."""
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ Shown = TypeVar("Shown")
 
 
 class Rendered(Mapping[str, Shown], Generic[Held, Shown]):
-    """What is held, shown as something else, each member when it is asked for and not kept."""
+    """A mapping whose members are rendered when they are asked for, and not kept."""
 
     def __init__(self, held: Mapping[str, Held], show: Callable[[Held], Shown]) -> None:
         self._held = held
@@ -42,7 +42,7 @@ class Rendered(Mapping[str, Shown], Generic[Held, Shown]):
 
 
 class Moment:
-    """One moment on both clocks: what tells a time of the monotonic one as a date."""
+    """One moment on both clocks, which turns times of the monotonic one into dates."""
 
     def __init__(self, now: float, wall_now: float) -> None:
         """`now` in seconds of the monotonic clock, `wall_now` in seconds since 1970."""

@@ -1,4 +1,4 @@
-"""What `/livez` and `/readyz` say, and why."""
+"""What `/livez` and `/readyz` answer, and why."""
 
 from collections.abc import Callable, Iterable
 
@@ -9,10 +9,10 @@ Check = Callable[[], str]
 
 
 class Health:
-    """Named checks. Healthy is only what every check says it is; there is no answer by default.
+    """Named checks. The process is healthy only if every check passes; there is no default answer.
 
-    `livez` asks whether a restart would help, `readyz` whether this process does its work at this moment. An API server
-    that does not answer is no reason to restart, and every reason not to be ready.
+    `livez` asks whether a restart would help, `readyz` whether this process does its work at this moment. If the API server
+    does not answer, a restart does not help, but the process is not ready.
     """
 
     def __init__(self, livez: Iterable[tuple[str, Check]], readyz: Iterable[tuple[str, Check]]) -> None:
@@ -20,7 +20,7 @@ class Health:
         self._readyz = {**self._livez, **dict(readyz)}
 
     def live(self) -> dict[str, str]:
-        """Each check of `/livez` with what it found wrong, "" for nothing."""
+        """Each check of `/livez` with the problem that it found, "" for none."""
         return {name: check() for name, check in self._livez.items()}
 
     def ready(self) -> dict[str, str]:
@@ -40,7 +40,7 @@ class Health:
 
 
 def _answer(name: str, found: dict[str, str], request: web.Request) -> web.Response:
-    """As kube-scheduler writes it (apiserver's healthz package), but with the reason on the line of a failed check."""
+    """As kube-scheduler (apiserver's healthz package), but with the reason on the line of a failed check."""
     healthy = not any(found.values())
     if healthy and "verbose" not in request.query:
         return web.Response(text="ok")

@@ -22,8 +22,8 @@ _PLUGIN_SECONDS = exponential_buckets(0.00001, 1.5, 20)
 class PrometheusMetrics:
     """Implements `schedcache.ports.Metrics` and `schedcache.queue.QueueMetrics`.
 
-    What is only a state (sizes, ages) is read when scraped: see `schedcache.server.state_metrics`. Children of labelled
-    metrics are looked up once and kept, since a look-up costs more than the counting.
+    States (sizes, ages) are read when scraped: see `schedcache.server.state_metrics`. Children of labelled metrics are
+    looked up once and kept, since a look-up costs more than the counting.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:

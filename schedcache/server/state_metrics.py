@@ -61,7 +61,7 @@ def _by_label(name: str, text: str, label: str, values: Mapping[str, float]) -> 
 
 
 def counter_by_label(name: str, text: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:
-    """A counter read from somebody else's counts."""
+    """A counter whose values are kept elsewhere."""
     family = CounterMetricFamily(name, text, labels=(label,))
     for value, number in values.items():
         family.add_metric((value,), number)

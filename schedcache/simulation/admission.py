@@ -1,7 +1,7 @@
-"""What the admission plugins of the API server make of a pod or claim that is created (those that are on by default in 1.37).
+"""What the API server's admission plugins do to a new pod or claim (those that are on by default in 1.37).
 
 Priority, LimitRanger, DefaultTolerationSeconds, RuntimeClass and DefaultStorageClass change what scheduling sees. Sources:
-plugin/pkg/admission there. What has a UID has been let in already, and is left as it is.
+plugin/pkg/admission there. An object with a UID has already been admitted, and is left as it is.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ JSONObject = Mapping[str, Any]
 
 
 class Admission:
-    """The objects of a cluster that admission goes by, and what follows from them."""
+    """The objects of a cluster that admission depends on, and what follows from them."""
 
     def __init__(self, objects: Iterable[JSONObject] = ()) -> None:
         self._priorities = PriorityClasses()
@@ -33,7 +33,7 @@ class Admission:
             self.note(obj)
 
     def note(self, obj: JSONObject) -> None:
-        """Remember the object if admission goes by its kind. Raises MalformedObjectError."""
+        """Remember the object if admission depends on its kind. Raises MalformedObjectError."""
         match obj.get("kind"):
             case "PriorityClass":
                 check_manifest(obj)
@@ -51,7 +51,7 @@ class Admission:
                     self._default_storage_classes.append(obj)
 
     def admit_pod(self, pod: dict[str, Any], *, stored: bool) -> None:
-        """Change the pod, whose own defaults are filled in. One that is `stored` may lack its priority at most."""
+        """Change the pod, which already has the API's defaults. One that is `stored` can lack only its priority."""
         spec = pod["spec"]
         if not stored:
             self._limit_ranges.apply(pod["metadata"]["namespace"], spec)
@@ -60,7 +60,7 @@ class Admission:
         self._priorities.apply(spec)
 
     def admit_claim(self, claim: dict[str, Any]) -> None:
-        """Give a new claim that names no storage class the default one: of several the newest, then the first by name."""
+        """Give a new claim without a storage class the default one: of several, the newest, then the first by name."""
         spec = claim.get("spec") or {}
         asked = spec.get("storageClassName") is not None
         if asked or _CLASS_ANNOTATION in (claim["metadata"].get("annotations") or {}):
@@ -71,7 +71,7 @@ class Admission:
             claim["spec"] = {**spec, "storageClassName": newest["metadata"]["name"]}
 
     def objections(self, pod: JSONObject) -> list[str]:
-        """Why the API server would not let such a pod in: field and reason each."""
+        """Why the API server would refuse such a pod: each with field and reason."""
         stored = bool((pod.get("metadata") or {}).get("uid"))
         spec = pod.get("spec") or {}
         of_runtime = () if stored else self._runtime_classes.objections(spec)

@@ -1,7 +1,7 @@
 """What the API server fills in when a raw manifest is created, as far as scheduling sees it (Kubernetes 1.37).
 
-Sources: pkg/apis/core/v1/defaults.go and pkg/registry/core/pod/strategy.go, and between the two the admission plugins. What has
-been through an API server already comes out as it went in. Objects are plain data; the ones passed in are not changed.
+Sources: pkg/apis/core/v1/defaults.go and pkg/registry/core/pod/strategy.go, and between the two the admission plugins. An object
+that comes from an API server stays the same. Objects are plain data; the ones passed in are not changed.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""A cluster from objects alone: what a scheduler would know of it, without any API server."""
+"""A cluster made only from objects: what a scheduler would know of it, without an API server."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -9,10 +9,10 @@ from schedcache.model.kinds import CLUSTER_OBJECTS
 
 
 class OfflineCluster:
-    """Nodes, pods and the other objects; finished pods are not in it. Serves as the nominator of its pending pods.
+    """Nodes, pods and the other objects, without finished pods. Serves as the nominator of its pending pods.
 
-    Only nominations of pods that `scheduler_names` look after count (None: all). Objects of kinds that scheduling does not
-    read are left out. Raises MalformedObjectError, naming object and field.
+    Only nominations of the pods of `scheduler_names` count (None: all). Objects of kinds that scheduling does not read are
+    left out. Raises MalformedObjectError, naming object and field.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class OfflineCluster:
             self.objects.add(kind, CLUSTER_OBJECTS[kind].from_dict(obj))
 
     def add_pod(self, pod: Pod) -> None:
-        """A pod that is given again replaces what was given. Raises MalformedObjectError for another pod of the same UID."""
+        """Add a pod, or replace it by a newer state. Raises MalformedObjectError for another pod with the same UID."""
         known = self.pods.get(pod.uid)
         if pod.finished:
             self.finished[pod.uid] = pod
@@ -54,7 +54,7 @@ class OfflineCluster:
             self.pods[pod.uid] = pod
 
     def remove_pod(self, pod: Pod) -> None:
-        """Take a pod out, as if it had never been there."""
+        """Remove a pod, as if it had never been there."""
         del self.pods[pod.uid]
 
     def find_pod(self, namespace: str, name: str) -> Pod | None:
@@ -62,7 +62,7 @@ class OfflineCluster:
         return next((p for p in self.pods.values() if p.namespace == namespace and p.name == name), None)
 
     def snapshot(self) -> Snapshot:
-        """What a cycle would work on: a pod on a node that does not exist holds nothing, not even its claims."""
+        """The snapshot for a cycle; a pod on a node that does not exist uses nothing, not even its claims."""
         placed = [pod for pod in self.pods.values() if pod.node_name in self.nodes]
         return Snapshot.build(placed, self.nodes.values())
 
@@ -85,7 +85,7 @@ def _mapping(found: object, what: str) -> Mapping[str, Any]:
 
 
 def read_pod(obj: Mapping[str, Any]) -> Pod:
-    """A pod; one without UID gets its name for one. Raises MalformedObjectError."""
+    """A pod; its name becomes the UID if it has none. Raises MalformedObjectError."""
     metadata = _mapping(obj, "Pod").get("metadata")
     metadata = {} if metadata is None else metadata
     if isinstance(metadata, Mapping) and not metadata.get("uid"):

@@ -1,7 +1,7 @@
-"""One pod against one snapshot, with everything that can be told about the decision.
+"""One pod against one snapshot, with everything that can be said about the decision.
 
-Nothing is cut short: all filters' verdicts, and the scores of every feasible node, a single one and those beside the
-pod's own nominated node included.
+Nothing is cut short: it has the verdicts of all filters, and the scores of every feasible node, even of a single one, or
+if the pod has a nominated node.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ class Decision:
         self.gated: Status | None = None
         self.state = CycleState()
         self.error = False
-        """The attempt ended in an error; `message` tells which."""
+        """The attempt ended in an error; see `message`."""
 
     @property
     def pre_filter_status(self) -> Status | None:
@@ -79,7 +79,7 @@ def gate(framework: Framework, pod: Pod) -> Status | None:
 
 
 def _enter(decision: Decision, found: Evaluation) -> None:
-    """Take over what was found, by node name: it outlasts the snapshot."""
+    """Copy the findings by node name, so that they outlast the snapshot."""
     decision.state = found.state
     decision.error = found.error is not None
     decision.diagnosis = found.diagnosis()

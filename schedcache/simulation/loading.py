@@ -26,14 +26,16 @@ def parse_objects(text: str, source: str) -> list[SourcedObject]:
     objects = []
     found = _documents(text, source)
     if not found:
-        # A kubectl that failed leaves such a file; taken for an empty cluster it would be an answer to another question.
+        # A failed kubectl leaves such a file; taking it for an empty cluster would give a misleading answer.
         raise InputError(f"{source}: there is no object in it; an empty cluster is a List without items")
     for document in found:
         for obj in _items(document, source):
             if not isinstance(obj.get("kind"), str):
-                raise InputError(f"{source}: an object without kind: {_glimpse(obj)}")
+                raise InputError(f"{source}: object without kind: {_glimpse(obj)}")
             if obj["kind"] == "Status":
-                raise InputError(f"{source}: an error of the API server in the place of objects: {obj.get('message')}")
+                raise InputError(
+                    f"{source}: contains an error of the API server instead of objects: {obj.get('message')}"
+                )
             objects.append(SourcedObject(source, obj))
     return objects
 
@@ -79,7 +81,7 @@ def _items(document: Any, source: str) -> Iterator[Mapping[str, Any]]:
     if "items" not in document:
         if kind.removesuffix("List") in {"", *READ}:
             raise InputError(f"{source}: items: is missing from a {kind}")
-        # A kind of that name, and no list of another.
+        # A kind of that name, not a list of another kind.
         yield document
         return
     items = document["items"] or ()

@@ -1,7 +1,7 @@
-"""Whether a manifest has the types that Kubernetes prescribes, before anything is derived from it.
+"""Checks that a manifest has the types that Kubernetes requires, before anything is derived from it.
 
-The model reads only what scheduling needs of a stored object; what the API server fills in also depends on limits,
-container ports and the objects that admission goes by.
+The model reads only what scheduling needs from a stored object; what the API server fills in also depends on limits,
+container ports and the objects that admission depends on.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

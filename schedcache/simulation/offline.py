@@ -18,14 +18,14 @@ from schedcache.simulation.warnings import left_out, warnings_for
 
 
 class Replicas(NamedTuple):
-    """Node names in the order in which the copies were placed, and what stops the next one ("": all were placed)."""
+    """Node names in the order in which the copies were placed, and why the next one does not fit ("": all were placed)."""
 
     placed: list[str]
     stopped_by: str
 
 
 class OfflineScheduler:
-    """Decides for pods against a cluster that it does not change. Raises PluginSetError for a senseless profile."""
+    """Decides for pods against a cluster that it does not change. Raises PluginSetError for an invalid profile."""
 
     def __init__(self, cluster: OfflineCluster, config: KubeSchedulerConfiguration) -> None:
         self._cluster = cluster
@@ -58,7 +58,7 @@ class OfflineScheduler:
     def place_replicas(self, pod: Pod, count: int) -> Replicas:
         """Place copies of the pod one after the other, each counting for the next; the cluster stays as it was.
 
-        Among equally good nodes the first by name is taken, so that the answer is always the same. Raises ProfileError.
+        Of equally good nodes, the first by name is taken, so that the answer is always the same. Raises ProfileError.
         """
         framework, _ = self._framework_for(pod)
         placed: list[str] = []
@@ -100,7 +100,7 @@ class OfflineScheduler:
 
 
 def _held_by(framework: Framework, pod: Pod) -> str:
-    """Why the pod is not even tried, "" where it is."""
+    """Why the pod is not even tried, "" if it is."""
     try:
         held = gate(framework, pod)
     except PluginError as error:
@@ -109,7 +109,7 @@ def _held_by(framework: Framework, pod: Pod) -> str:
 
 
 def _choice(decision: Decision) -> list[str]:
-    """Who wins, with what, and what the next best is short of."""
+    """The winner and its scores, and by how much the next best one falls short."""
     ranked = sorted(decision.totals, key=lambda name: (name not in decision.selected, -decision.totals[name], name))
     if not ranked:
         return []

@@ -1,4 +1,4 @@
-"""Which priority a pod gets from its class, and what the API server would say of it (the admission plugin Priority, 1.37)."""
+"""The priority that a pod gets from its class, and what the API server would object to (the admission plugin Priority, 1.37)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -29,12 +29,12 @@ class PriorityClasses:
         """Note a PriorityClass that has been checked."""
         added = _Class(obj.get("value") or 0, obj.get("preemptionPolicy") or _USUAL_POLICY)
         self._classes[obj["metadata"]["name"]] = added
-        # There should be but one default; of several the API server takes the lowest.
+        # There should be only one default; of several, the API server takes the lowest.
         if obj.get("globalDefault") and (self._default is None or added.value < self._default.value):
             self._default = added
 
     def apply(self, spec: dict[str, Any]) -> None:
-        """Give a pod the priority of its class, and whether it may preempt, where it does not say so itself."""
+        """Give a pod the priority and preemption policy of its class, unless it has its own."""
         found = self._class(spec)
         if found is not None:
             for field, value in (("priority", found.value), ("preemptionPolicy", found.preemption_policy)):
@@ -42,7 +42,7 @@ class PriorityClasses:
                     spec[field] = value
 
     def objections(self, spec: JSONObject, *, stored: bool) -> Iterator[str]:
-        """Why the API server would not let such a pod in; of one that it has let in (`stored`), why its priority is unknown."""
+        """Why the API server would refuse such a pod; for one that it has admitted (`stored`), why its priority is unknown."""
         found, given, policy = self._class(spec), spec.get("priority"), spec.get("preemptionPolicy")
         if found is None:
             if given is None or not stored:
@@ -57,6 +57,6 @@ class PriorityClasses:
                 yield f"spec.preemptionPolicy: {policy} is not that of its class, {found.preemption_policy}; {_REFUSES}"
 
     def _class(self, spec: JSONObject) -> _Class | None:
-        """The pod's class or, if it names none, the default; None where it names one that is not there."""
+        """The pod's class or, if it names none, the default; None if it names one that does not exist."""
         name = spec.get("priorityClassName")
         return self._classes.get(name) if name else self._default or _NO_CLASS

@@ -1,4 +1,4 @@
-"""Which profile of a configuration a pod is for."""
+"""Finds the profile for a pod."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from schedcache.config import KubeSchedulerConfiguration, KubeSchedulerProfile, 
 
 
 class ProfileError(ValueError):
-    """No profile of the configuration is for the pod."""
+    """The configuration has no profile for the pod."""
 
 
 def effective_config(config: Mapping[str, Any] | None) -> KubeSchedulerConfiguration:
@@ -16,9 +16,9 @@ def effective_config(config: Mapping[str, Any] | None) -> KubeSchedulerConfigura
 
 
 def profile_for(scheduler_name: str, config: KubeSchedulerConfiguration) -> tuple[KubeSchedulerProfile, list[str]]:
-    """The pod's profile and warnings: with a single profile, pods of other schedulers are taken for its own.
+    """The pod's profile, and warnings. A single profile also gets the pods of other schedulers.
 
-    Raises ProfileError when there are several and none has the name.
+    Raises ProfileError if there are several and none has the name.
     """
     profiles = config.profiles
     for profile in profiles:

@@ -21,7 +21,7 @@ class RuntimeClasses:
         self._classes[obj["metadata"]["name"]] = obj
 
     def apply(self, spec: dict[str, Any]) -> None:
-        """Give a new pod what its class has for it."""
+        """Give a new pod what its class defines."""
         found = self._classes.get(spec.get("runtimeClassName") or "")
         if found is None:
             return
@@ -33,17 +33,17 @@ class RuntimeClasses:
             spec["tolerations"] = _merged([*(spec.get("tolerations") or ()), *(scheduling.get("tolerations") or ())])
 
     def objections(self, spec: JSONObject) -> Iterator[str]:
-        """What makes the pod and its class contradict each other, as text; the class wins here."""
+        """The contradictions between the pod and its class, as text; the class wins here."""
         name = spec.get("runtimeClassName")
         if not name:
             return
         found = self._classes.get(name)
         if found is None:
-            yield f"spec.runtimeClassName: RuntimeClass {name} not found; {_REFUSES}, here it is of no class"
+            yield f"spec.runtimeClassName: RuntimeClass {name} not found; {_REFUSES}, here it has no class"
             return
         fixed = (found.get("overhead") or {}).get("podFixed") or {}
         if found.get("overhead") and spec.get("overhead") and _nanos(spec["overhead"]) != _nanos(fixed):
-            yield f"spec.overhead: is not that of RuntimeClass {name}; {_REFUSES}, here it has that of the class"
+            yield f"spec.overhead: is not that of RuntimeClass {name}; {_REFUSES}, here the class's is used"
         selector = (found.get("scheduling") or {}).get("nodeSelector") or {}
         for key, value in sorted((spec.get("nodeSelector") or {}).items()):
             if selector.get(key, value) != value:

@@ -14,7 +14,7 @@ def simulate(
     """Where a pod would go, and why not elsewhere.
 
     Args:
-        objects: the cluster, as an API server shows it (defaults are not applied here).
+        objects: the cluster, as an API server returns it (defaults are not applied here).
         pod: the pod to place, not among the objects.
         config: a KubeSchedulerConfiguration, None for kube-scheduler's defaults.
 

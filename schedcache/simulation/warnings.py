@@ -1,4 +1,4 @@
-"""Settings of a pod that are legal and probably not meant: mistyped label keys, selectors that match nothing."""
+"""Settings of a pod that are legal but probably mistakes: mistyped label keys, selectors that match nothing."""
 
 from collections.abc import Iterable, Iterator
 
@@ -12,13 +12,13 @@ from schedcache.simulation.cluster import OfflineCluster
 
 
 def warnings_for(pod: Pod, cluster: OfflineCluster, snapshot: Snapshot) -> list[str]:
-    """One sentence each, with the field, the name that is off and how many nodes have it."""
+    """One sentence each, with the field, the suspicious name and how many nodes have it."""
     found = [*_label_keys(pod.spec, snapshot), *_pod_selectors(pod, cluster), *_volume_limits(pod, cluster)]
     return list(dict.fromkeys(found))
 
 
 def left_out(pod: Pod, extenders: Iterable[Extender]) -> list[str]:
-    """A sentence about each extender that the scheduler would ask about the pod: nobody is asked anything here."""
+    """A sentence about each extender that the scheduler would ask about the pod; none is asked here."""
     return [
         f"extender {extender.url_prefix} has no part in this answer: it is asked about such pods, and simulate asks nobody"
         for extender in extenders
@@ -75,11 +75,11 @@ def _text(selector: LabelSelector | None) -> str:
 
 
 def _volume_limits(pod: Pod, cluster: OfflineCluster) -> Iterator[str]:
-    """A node whose CSINode lacks the driver takes any number of its volumes, which is as a rule a driver that restarts."""
+    """A node whose CSINode lacks the driver takes any number of its volumes; usually the driver is just restarting."""
     try:
         volumes = VolumeUse(cluster.objects).of_new_pod(pod, csi_node=True)
     except (MissingClaimError, VolumeUseError):
-        # The same look-up rejects the pod on every node, and says why: no limit has any part in that.
+        # The same look-up rejects the pod on every node, and says why; limits do not matter then.
         return
     drivers = sorted(set(volumes.values()) - {NO_PROVISIONER})
     for node in cluster.objects.list("CSINode") if drivers else ():

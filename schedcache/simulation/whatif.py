@@ -17,7 +17,7 @@ from schedcache.simulation.offline import OfflineScheduler
 class Answer(NamedTuple):
     """`report` is what `-o json` prints; `fits`: every pod, or every replica, has a node.
 
-    `cluster_warnings` are about pods that were not asked for; what is about those that were is in the report.
+    `cluster_warnings` are about other pods than those in question, whose warnings are in the report.
     """
 
     report: dict[str, Any]
@@ -66,7 +66,7 @@ class WhatIf:
         self._given[key] = found
 
     def pods_of(self, objects: Iterable[SourcedObject], source: str = "the pods") -> list[Pod]:
-        """The pods of a file, named by `source`, which are not in the cluster. Raises InputError."""
+        """The pods of a file, called `source` in messages; they are not added to the cluster. Raises InputError."""
         pods = []
         for found in objects:
             if found.obj.get("kind") != "Pod":
@@ -84,7 +84,7 @@ class WhatIf:
         return pods
 
     def take_out(self, full_name: str) -> Pod:
-        """The pod `namespace/name` of the cluster, taken out of it. Raises InputError."""
+        """Take the pod `namespace/name` out of the cluster. Raises InputError."""
         namespace, _, name = full_name.rpartition("/")
         pod = self.cluster.find_pod(namespace or "default", name)
         if pod is None:
@@ -94,12 +94,12 @@ class WhatIf:
         return pod.with_node("")
 
     def ask(self, pods: Sequence[Pod], replicas: int | None = None) -> Answer:
-        """Each pod alone against the cluster, the others not counted; with `replicas`, that many copies of the only pod.
+        """Each pod alone against the cluster, without counting the others; with `replicas`, that many copies of the only pod.
 
         Raises InputError and ProfileError.
         """
         if replicas is not None and len(pods) != 1:
-            raise InputError(f"replicas are copies of one pod, there are {len(pods)}")
+            raise InputError(f"replicas are copies of one pod, but there are {len(pods)}")
         scheduler = OfflineScheduler(self.cluster, self._config)
         answers = [{"pod": pod.full_name, **self._ask_one(scheduler, pod)} for pod in pods]
         fits = all(answer["selected"] for answer in answers)
@@ -119,13 +119,13 @@ class WhatIf:
 
 
 def _alike(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """Whether it is the same object, seen twice: files may overlap, and be of different moments."""
+    """Whether it is the same object, seen twice: files may overlap, and come from different moments."""
     uids = [(obj.get("metadata") or {}).get("uid") for obj in (a, b)]
     return bool(uids[0] == uids[1] and (uids[0] or a == b))
 
 
 def _nodes(snapshot: Snapshot) -> Mapping[str, Any]:
-    """What is requested of each node, as quantities, and the number of its pods."""
+    """The requests on each node, as quantities, and the number of its pods."""
     nodes = {}
     for name, info in sorted(snapshot.node_info_map.items()):
         total = info.requested

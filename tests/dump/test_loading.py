@@ -139,7 +139,7 @@ def test_a_truncated_dump_is_refused_wherever_it_ends():
     for end in range(len(EXAMPLE)):
         error = refusal(EXAMPLE[:end])
         assert error.field == ""
-        assert error.problem.startswith("expected the JSON of a dump, complete")
+        assert error.problem.startswith("expected the JSON of a dump, but it is cut short")
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_replicas_of_a_gated_pod_are_not_placed():
 
 def test_replicas_of_several_pods_are_refused():
     world = what_if()
-    with pytest.raises(InputError, match="replicas are copies of one pod, there are 2"):
+    with pytest.raises(InputError, match="replicas are copies of one pod, but there are 2"):
         world.ask(world.pods_of(parse_objects(f"{POD % '3'}\n---\n{POD % '2'}", "pods")), replicas=2)
 
 
@@ -170,7 +170,7 @@ def test_replicas_of_several_pods_are_refused():
         ("kind: Namespace\nmetadata: {name: x, labels: hi}", "Namespace x: metadata.labels: expected `object"),
         ("kind: PriorityClass\nmetadata: {name: x}\nvalue: lots", "PriorityClass x: value: expected `int"),
         ("kind: PriorityClass\nvalue: 3", "PriorityClass without name: metadata.name: is missing"),
-        ("metadata: {name: x}", "an object without kind: "),
+        ("metadata: {name: x}", "object without kind: "),
         ("kind: List\nitems: 5", "items: expected a list, got 5"),
         ("[1, 2]", "expected a Kubernetes object, got "),
         ("kind: List\nitems: [7]", "items: expected Kubernetes objects, got 7"),
