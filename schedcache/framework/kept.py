@@ -67,7 +67,7 @@ _MIN_SPECS = 16
 # Bytes in arrays, for each snapshot: what the default profile keeps of one row is about 80 bytes.
 _MAX_BYTES = 64 * 2**20
 _ROW_BYTES = 80
-# Up to here the live ones among the changed rows are picked one by one; beyond, all rows are computed anew.
+# Up to here the live ones among the changed rows are picked one by one; beyond, all rows are computed again.
 _FEW_ROWS = 64
 # A table may have twice as many statuses as there are live rows, and these: so many changes pay for computing all rows anew.
 _SLACK = 256
@@ -114,7 +114,7 @@ class KeptFilters:
         return Verdicts(self.codes[index][rows], self.tables[index].statuses)
 
     def forget(self) -> None:
-        """All rows are to be computed anew."""
+        """All rows are to be computed again."""
         self.version = -1
         if self.statuses > 1:
             self.tables = [StatusTable() for _ in self.plugins]
@@ -189,7 +189,7 @@ class KeptScores:
         return raw
 
     def forget(self) -> None:
-        """All rows are to be computed anew."""
+        """All rows are to be computed again."""
         self.version = -1
         self.in_range = True
 
@@ -256,7 +256,7 @@ class KeptResults:
         return kept if self._refreshed(kept, state, pod, snapshot) else None
 
     def forget(self) -> None:
-        """All rows are to be computed anew."""
+        """All rows are to be computed again."""
         for filters in self._filters.values():
             filters.forget()
         for scores in self._scores.values():

@@ -1,4 +1,4 @@
-"""DynamicResources: known by name so that profiles may mention it; pods with resource claims are refused before it is asked."""
+"""DynamicResources: exists so that profiles may mention it; pods with resource claims are refused before it is called."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,7 @@ class DynamicResources:
     @staticmethod
     def pre_filter(state: CycleState, _pod: Pod, _snapshot: "Snapshot") -> Status | None:
         state[_STATE_KEY] = True
-        # It has no PreScore upstream either, so this is where scoring is called off.
+        # It has no PreScore upstream either, so scoring is skipped from here.
         state.skip_score.add("DynamicResources")
         return SKIP
 

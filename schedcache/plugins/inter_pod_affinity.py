@@ -1,7 +1,7 @@
 """InterPodAffinity: pods that want to be near others or away from them, and others that do not want them near.
 
-Rules of kube-scheduler 1.37 without its alpha fast path for hostname. Terminating pods count like any other. Where PreFilter
-finds nothing to check, pods added in thought are not looked at either: a nominated pod's own anti-affinity is then ignored.
+Rules of kube-scheduler 1.37 without its alpha fast path for hostname. Terminating pods count like any other. If PreFilter finds
+nothing to check, hypothetically added pods are not checked either: a nominated pod's own anti-affinity is then ignored.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

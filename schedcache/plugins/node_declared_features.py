@@ -1,4 +1,4 @@
-"""NodeDeclaredFeatures: features that the pod cannot do without and the node must declare (KEP-5328)."""
+"""NodeDeclaredFeatures: features that the pod requires and the node must declare (KEP-5328)."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -77,7 +77,7 @@ class NodeResourcesFit:
 
     @staticmethod
     def explain(_state: CycleState, pod: Pod, view: RowView) -> str:
-        """What lacks on the one row of the view, in figures."""
+        """What is missing on the only row of the view, in figures."""
         lacks = []
         for name, amount in requested(pod.spec):
             capacity, used = int(view.allocatable(name)[0]), int(view.requested(name)[0])

@@ -53,8 +53,8 @@ _Kept = dict[int, tuple[int, _Count]]
 class NodeVolumeLimits:
     """Counts the volumes of pods, and those attached though no pod uses them, by driver, against the limits of the CSINode.
 
-    A driver whose CSIDriver has preventPodSchedulingIfMissing must be on the node; of other drivers that are not there, or
-    tell no limit, a node can attach any number.
+    A driver whose CSIDriver has preventPodSchedulingIfMissing must be on the node; other drivers that are not there, or
+    report no limit, allow any number of volumes.
 
     Volumes are looked up node by node only where references to claims and attachments, taken together, could exceed the
     limit at all.
@@ -139,7 +139,7 @@ class NodeVolumeLimits:
         return None
 
     def _kept(self, columns: "Columns") -> "_Kept":
-        """What was looked up row by row, good as long as no object that it came from changes."""
+        """What was looked up row by row, valid until one of the objects that it came from changes."""
         generations = tuple(map(self._objects.generation, self.kinds))
         held = self._counted.get(columns)
         if held is None or held[0] != generations:
@@ -213,7 +213,7 @@ def _attaches(source_kind: str) -> bool:
 
 
 def _limit_grew(_pod: Pod, old: CSINode, new: CSINode) -> bool:
-    """A driver that tells no limit counts as one with the limit 0, as in kube-scheduler."""
+    """A driver without a limit counts as one with the limit 0, as in kube-scheduler."""
     before = {driver.name: driver.allocatable_count or 0 for driver in old.drivers}
     return any((driver.allocatable_count or 0) > before.get(driver.name, 0) for driver in new.drivers)
 

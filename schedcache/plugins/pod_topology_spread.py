@@ -88,7 +88,7 @@ class _HardConstraint:
         return codes
 
     def explain(self, row: int) -> str:
-        """How full the row's domain is, and which one is the emptiest; "" where the row may take the pod."""
+        """How full the row's domain is, and which one is the emptiest; "" if the row may take the pod."""
         domains = self._domains
         slot = int(domains.slots[row])
         if not slot or not self._skewed(self._sums[slot], self._least):

@@ -1,4 +1,4 @@
-"""PrioritySort: higher priority first, then who has waited longer."""
+"""PrioritySort: higher priority first, then the pod that has waited longer."""
 
 from typing import Any
 

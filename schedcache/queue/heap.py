@@ -103,13 +103,13 @@ class TwoLanes:
         return self._lanes[0].get(key) or self._lanes[1].get(key)
 
     def put(self, info: QueuedPodInfo, sort_key: SortKey) -> None:
-        """Add the pod, or sort it anew; whatever was here under its name is replaced."""
+        """Add the pod, or sort it again; whatever was here under its name is replaced."""
         slow = self._slow(info.pod)
         self._lanes[not slow].remove(info.key)
         self._lanes[slow].put(info, sort_key)
 
     def remove(self, key: PodKey) -> QueuedPodInfo | None:
-        """Take the pod of that name out; None if it is not here."""
+        """Remove the pod of that name; None if it is not here."""
         return self._lanes[0].remove(key) or self._lanes[1].remove(key)
 
     def pop(self) -> QueuedPodInfo | None:

@@ -8,13 +8,12 @@ In memory:
         await world.settle()
         assert world.node_of("web-0") == "a"
 
-`make_pod` and `make_node` give the objects of `schedcache.model`, `pod_manifest` and `node_manifest` take the same arguments
-and give what is sent to an API server. A `VirtualClock` is time that passes when a test says so.
+`make_pod` and `make_node` return objects of `schedcache.model`; `pod_manifest` and `node_manifest` take the same arguments
+and return what is sent to an API server. The time of a `VirtualClock` passes only when a test says so.
 
 On loopback: `ControlPlane` runs etcd and kube-apiserver, `Cluster` is a test's handle on it, `FaultProxy` stands in between
-and breaks what it is told to, `FakeKubelet` runs pods that have no containers, `FakeVolumeController` makes and binds volumes
-without storage. All but the builders and the clock are
-loaded when they are first used, so that a unit test starts at once.
+and injects faults, `FakeKubelet` runs pods without containers, `FakeVolumeController` makes and binds volumes without storage.
+All but the builders and the clock are loaded when they are first used, so that a unit test starts at once.
 """
 
 import importlib

@@ -67,7 +67,7 @@ class Resource(NamedTuple):
 
 
 class ApiClient:
-    """An async context manager; all its use is within one event loop.
+    """An async context manager, for use within one event loop.
 
     Args:
         server: URL such as ``https://127.0.0.1:6443``.
@@ -119,12 +119,12 @@ class ApiClient:
         content_type: str = JSON,
         accept: str = JSON,
     ) -> Any:
-        """Send one request; the decoded answer.
+        """Send one request. Returns the decoded answer.
 
         Raises:
             ApiStatusError: the answer's status is 400 or more.
             aiohttp.ClientError: no answer.
-            TimeoutError: none within 60 s.
+            TimeoutError: no answer within 60 s.
         """
         data = None if body is None else msgspec.json.encode(body)
         headers = {"Accept": accept} | ({} if data is None else {"Content-Type": content_type})
@@ -151,7 +151,7 @@ class ApiClient:
         return _object(await self.request("PATCH", path, body, content_type=content_type))
 
     async def delete(self, path: str, *, grace_seconds: int | None = None, uid: str | None = None) -> JSONObject:
-        """DELETE; with ``uid`` only that incarnation (409 otherwise)."""
+        """DELETE; with ``uid``, only the object with that UID (409 otherwise)."""
         options: JSONObject = {"propagationPolicy": "Background"}
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
@@ -165,7 +165,7 @@ class ApiClient:
         return items
 
     async def list_with_version(self, path: str, **params: str) -> tuple[list[JSONObject], str]:
-        """All items of a collection, and the resourceVersion from which to watch on."""
+        """All items of a collection, and the resourceVersion from which to start a watch."""
         items: list[JSONObject] = []
         query = {"limit": str(LIST_PAGE), **params}
         while True:
@@ -198,7 +198,7 @@ class ApiClient:
                     yield event["type"], event["object"]
 
     async def resources(self, *, refresh: bool = False) -> list[Resource]:
-        """Every kind the server serves, in every version; the preferred version of a group first."""
+        """Every kind that the server serves, in every version; the preferred version of a group first."""
         if self._resources is None or refresh:
             found = await asyncio.gather(*(self.request("GET", path, accept=DISCOVERY) for path in ("/api", "/apis")))
             self._resources = [resource for groups in found for resource in _discovered(groups)]
@@ -248,7 +248,7 @@ def _discovered(groups: JSONObject) -> list[Resource]:
 
 
 async def in_parallel(calls: Iterable[Callable[[], Awaitable[T]]], limit: int = CONCURRENT_REQUESTS) -> list[T]:
-    """Await calls, at most ``limit`` at a time; results in the order of the calls. The first error cancels the rest."""
+    """Await calls, at most ``limit`` at a time. Returns results in the order of the calls. The first error cancels the rest."""
     waiting = list(enumerate(calls))[::-1]
     results: dict[int, T] = {}
 
@@ -267,10 +267,10 @@ async def in_parallel(calls: Iterable[Callable[[], Awaitable[T]]], limit: int = 
 
 
 async def wait_until(condition: Callable[[], Awaitable[bool]], timeout: float = 30.0, interval: float = 0.05) -> None:
-    """Ask until ``condition`` is true, every ``interval`` seconds.
+    """Check ``condition`` every ``interval`` seconds until it is true.
 
     Raises:
-        TimeoutError: it was not within ``timeout`` seconds.
+        TimeoutError: it did not become true within ``timeout`` seconds.
     """
     async with asyncio.timeout(timeout):
         while not await condition():  # noqa: ASYNC110 - the condition is the server's, nobody here could set an event

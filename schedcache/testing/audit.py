@@ -1,7 +1,7 @@
-"""What reached the API server: its audit log, parsed and asked.
+"""What reached the API server: its audit log, parsed, with queries.
 
-The API server writes the log itself, so it proves what a scheduler did whatever the scheduler believes: that each pod
-was bound exactly once, that no request was refused, that an observer wrote nothing.
+The API server writes the log itself, so it proves what a scheduler really did: that each pod was bound exactly once, that
+no request was refused, that an observer wrote nothing.
 """
 
 import asyncio
@@ -35,16 +35,15 @@ class AuditEvent(msgspec.Struct, frozen=True):
     """One answered request.
 
     Attributes:
-        user: name of who asked, such as ``system:serviceaccount:kube-system:schedcache``.
+        user: name of the client, such as ``system:serviceaccount:kube-system:schedcache``.
         verb: the API's verb: get, list, watch, create, update, patch, delete, deletecollection.
         status: HTTP status code, 0 if the API server gave none (a connection that broke before the answer).
         stage: ResponseComplete; ResponseStarted for the beginning of a watch; Panic.
         group: API group of the resource, "" for the core group.
-        resource: plural name, "" for paths that are no resource (``/readyz``).
-        namespace, name: of the object; "" where the request names none.
+        resource: plural name, "" for paths that are not a resource (``/readyz``).
         uri: path and query.
         user_agent: as the client sent it.
-        received: when the request came, RFC 3339 with microseconds.
+        received: when the request arrived, RFC 3339 with microseconds.
         body: the request's body for bindings, else ``None``.
     """
 
@@ -122,10 +121,10 @@ _decode = msgspec.json.Decoder(_Record).decode
 
 
 def parse_audit_log(data: bytes) -> list[AuditEvent]:
-    """Parse whole lines of an audit log; an unfinished last line is left out.
+    """Parse the complete lines of an audit log; an unfinished last line is ignored.
 
     Raises:
-        msgspec.ValidationError: a line is no audit event; the message names the field.
+        msgspec.ValidationError: a line is not an audit event; the message names the field.
     """
     whole = data[: data.rfind(b"\n") + 1]
     return [_decode(line).event() for line in whole.splitlines()]
@@ -144,11 +143,11 @@ class AuditLog:
         self._start = start
 
     def from_now(self) -> "AuditLog":
-        """A log that begins at the present end of this one."""
+        """A log that begins at the current end of this one."""
         return AuditLog(self.path, self.path.stat().st_size if self.path.exists() else 0)
 
     def events(self, **fields: str | int) -> list[AuditEvent]:
-        """Events in the order written, those only whose attributes equal ``fields``.
+        """Events in the order written, only those whose attributes equal ``fields``.
 
         A watch appears twice: when it starts (``stage="ResponseStarted"``) and when it ends.
         """
@@ -165,7 +164,7 @@ class AuditLog:
     async def settled(self, client: "ApiClient") -> None:
         """Wait until everything that was answered before this call is in the log.
 
-        The API server writes a request's line after its response. A request of our own is waited for.
+        The API server writes a request's line after its response, so this sends a request and waits for its line.
         """
         marker = f"/version?audit={uuid.uuid4()}"
         await client.request("GET", marker)
@@ -176,7 +175,7 @@ class AuditLog:
     def bindings(self) -> dict[tuple[str, str, str], list[str]]:
         """(namespace, name, UID) of each pod -> the nodes it was bound to by requests that succeeded.
 
-        One node each is what a scheduler owes. The UID is "" where the binding named none.
+        A correct scheduler has one node for each. The UID is "" if the binding had none.
         """
         found: dict[tuple[str, str, str], list[str]] = {}
         for event in self.events(resource="pods", subresource="binding", status=201):

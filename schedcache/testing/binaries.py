@@ -32,11 +32,11 @@ TERMINAL_INTERVAL_SECONDS = 0.5
 
 
 class BinaryError(RuntimeError):
-    """A program could neither be found nor built; the message says what to install or to set."""
+    """A program could neither be found nor built; the message says what to install or set."""
 
 
 def find_binaries(names: Iterable[str] = CONTROL_PLANE, progress: TextIO | None = None) -> dict[str, Path]:
-    """Paths of control-plane programs, built first where there are none.
+    """Paths of control-plane programs, which are built first if necessary.
 
     Looked for in the folder ``$KUBEBUILDER_ASSETS`` (setup-envtest's), in ``$PATH``, then in :func:`cache_folder`.
     What is missing is built into the cache folder with Go, once per version of the module: about four minutes for the
@@ -59,7 +59,7 @@ def find_binaries(names: Iterable[str] = CONTROL_PLANE, progress: TextIO | None 
 
 
 def find_binary(name: str) -> Path | None:
-    """Path of a program of :data:`PACKAGES` that is there already."""
+    """Path of a program of :data:`PACKAGES` that exists already."""
     if name not in PACKAGES:
         raise KeyError(f"unknown program {name!r}, expected one of {', '.join(PACKAGES)}")
     assets = os.environ.get("KUBEBUILDER_ASSETS")

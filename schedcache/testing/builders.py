@@ -1,10 +1,10 @@
-"""Pods and nodes in few words: as the model has them (`make_pod`, `make_node`), and as manifests for an API server.
+"""Builds pods and nodes briefly: as objects of the model (`make_pod`, `make_node`), and as manifests for an API server.
 
     pod = make_pod("web-0", "node-1", cpu="500m", labels={"app": "web"}, priority=10)
     node = make_node("node-1", zone="a", cpu="8", taints=[{"key": "gpu", "effect": "NoSchedule"}])
 
-Each takes what the manifest of its kind takes. Whatever has no argument of its own goes into `spec`, under its name in a
-manifest: `nodeSelector={"disk": "ssd"}`.
+Each takes what a manifest of its kind can have. Fields without an argument of their own go into `spec`, under their names
+in a manifest: `nodeSelector={"disk": "ssd"}`.
 """
 
 import inspect
@@ -61,16 +61,16 @@ def pod_manifest(  # noqa: PLR0913  each is one field of the object, and all but
 
     Args:
         name: of the pod.
-        node: `spec.nodeName`, left out where "".
+        node: `spec.nodeName`, left out if "".
         labels: of the pod.
-        namespace: that it is in.
+        namespace: of the pod.
         uid: `metadata.uid`; None leaves it to the API server.
         resource_version: as `uid`.
         annotations: of the pod.
         owner: kind and name of the controller that made it.
         terminating: it has a `deletionTimestamp`.
         scheduler_name: `spec.schedulerName`.
-        cpu: what the container requests; nothing where None.
+        cpu: what the container requests; None for nothing.
         memory: as `cpu`.
         requests: further requests of the container, by resource.
         host_ports: ports on all addresses of the node, TCP.
@@ -79,7 +79,7 @@ def pod_manifest(  # noqa: PLR0913  each is one field of the object, and all but
         phase: `status.phase`.
         nominated: `status.nominatedNodeName`.
         status: further fields of `status`.
-        spec: fields of `spec` by their names in a manifest, which replace or add to those above.
+        spec: fields of `spec` by their names in a manifest; they replace those above or are added to them.
 
     Raises:
         TypeError: `spec` itself as an argument, or `metadata`.
@@ -136,7 +136,7 @@ def node_manifest(  # noqa: PLR0913  as pod_manifest
         cpu: capacity, all of which is allocatable.
         memory: as `cpu`.
         pods: as `cpu`.
-        capacity: amounts of further resources, or in place of those above; of `ephemeral-storage` there are 100Gi.
+        capacity: amounts of further resources, or in place of those above; the default has 100Gi of `ephemeral-storage`.
         images: names and size in bytes of each image on the node.
         status: further fields of `status`, or in place of those above.
         spec: fields of `spec` by their names in a manifest, such as `taints` and `unschedulable`.
@@ -170,7 +170,7 @@ def node_manifest(  # noqa: PLR0913  as pod_manifest
 
 
 def as_stored(manifest: Mapping[str, Any]) -> JSONObject:
-    """A manifest with what an API server adds to it, where it says nothing of its own.
+    """A manifest with what an API server adds to it, unless it has its own.
 
     The UID is `uid-` and the name, with the namespace unless that is `default`; the resourceVersion is 1; a pod is Running
     or Pending, depending on whether it has a node.
@@ -186,7 +186,7 @@ def as_stored(manifest: Mapping[str, Any]) -> JSONObject:
 
 
 def _takes(arguments: Callable[_P, Any]) -> Callable[[Callable[..., _R]], Callable[_P, _R]]:
-    """Declare that a function takes what another takes, for type checkers and for help()."""
+    """Declare that a function takes the arguments of another, for type checkers and for help()."""
 
     def declared(function: Callable[..., _R]) -> Callable[_P, _R]:
         found = inspect.signature(function)
@@ -228,10 +228,10 @@ def make_node(*args: Any, **fields: Any) -> Node:
 
 
 def _check_fields(function: str, manifest: JSONObject, wire: type[msgspec.Struct]) -> None:
-    """An argument with a typing error would otherwise be a field of `spec` that nobody reads."""
+    """Otherwise a mistyped argument would become a field of `spec` that nobody reads."""
     unread = manifest["spec"].keys() - set(wire.__struct_encode_fields__)
     if unread:
-        raise TypeError(f"{function}() got {', '.join(sorted(unread))}: no argument, and no field of spec that is read")
+        raise TypeError(f"{function}() got {', '.join(sorted(unread))}: neither an argument nor a field of spec")
 
 
 def _refuse_nested(spec: Mapping[str, Any]) -> None:

@@ -44,7 +44,7 @@ def make_certificates(folder: Path) -> Certificates:
         folder: where the files go; it should be readable by this user only.
 
     Raises:
-        RuntimeError: ``openssl`` is not installed or refuses.
+        RuntimeError: ``openssl`` is not installed, or fails.
     """
     (folder / "openssl.cnf").write_text(CONFIGURATION)
     for name in ("authority", "serving", "service-account"):

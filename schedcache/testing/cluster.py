@@ -1,4 +1,4 @@
-"""A test's handle on a control plane: an admin client with what tests need of a cluster, and a way back to clean."""
+"""A test's handle on a control plane: an admin client with what tests need from a cluster, and a way to clean up."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -21,8 +21,8 @@ KEPT_BY_THE_SERVER = frozenset({"apiservices", "endpoints", "endpointslices", "i
 class Cluster(ApiClient):
     """An admin's client of a control plane, within one event loop.
 
-    The first one opened on a control plane notes what is there; :meth:`clean` goes back to that, so one API server
-    serves many tests.
+    The first one opened on a control plane notes what exists; :meth:`clean` returns to that state, so one API server serves
+    many tests.
 
     Attributes:
         control_plane: the servers behind it.
@@ -52,7 +52,7 @@ class Cluster(ApiClient):
         return self.control_plane.kubeconfig
 
     def client_of(self, token: str, user_agent: str = "schedcache-testing") -> ApiClient:
-        """A client with another identity; to be used with ``async with``."""
+        """A client with another identity, for use with ``async with``."""
         return ApiClient(self.server, self.control_plane.ca_file, token, user_agent)
 
     async def make_nodes(
@@ -71,7 +71,7 @@ class Cluster(ApiClient):
         Args:
             count: how many.
             name: pattern of their names, given the number from 0.
-            zones: dealt out in turn.
+            zones: assigned in turn.
             manifest: makes the Node, called as ``manifest(name, zone=..., **fields)``.
             fields: such as ``capacity`` and ``labels`` of :func:`~schedcache.testing.builders.node_manifest`.
 
@@ -85,7 +85,7 @@ class Cluster(ApiClient):
         return await in_parallel(partial(self.create_node, manifest) for manifest in manifests)
 
     async def create_node(self, manifest: JSONObject) -> JSONObject:
-        """Create one node from a manifest with status, and take the taint ``not-ready`` away if it has come with it."""
+        """Create one node from a manifest with status, and remove the taint ``not-ready`` if it was added."""
         node = await self.create("/api/v1/nodes", manifest)
         taints = node["spec"].get("taints", [])
         wanted = [taint for taint in taints if taint["key"] != NOT_READY_TAINT]
@@ -140,7 +140,7 @@ class Cluster(ApiClient):
         return await self.create(f"{pod_path(pod)}/binding", binding)
 
     async def wait_until_bound(self, count: int, *, timeout: float = 60.0, **params: str) -> list[JSONObject]:
-        """Wait until ``count`` pods or more have a node; those pods.
+        """Wait until at least ``count`` pods have a node. Returns these pods.
 
         Raises:
             TimeoutError: fewer had within ``timeout`` seconds.
@@ -162,7 +162,7 @@ class Cluster(ApiClient):
         return await apply_manifest(self, manifest)
 
     async def service_account_token(self, namespace: str, name: str) -> str:
-        """A token of a ServiceAccount, good for an hour, by the TokenRequest API.
+        """A token of a ServiceAccount, valid for an hour, from the TokenRequest API.
 
         Raises:
             ApiStatusError: 404: there is no such ServiceAccount.
@@ -172,12 +172,12 @@ class Cluster(ApiClient):
         return str(answer["status"]["token"])
 
     async def clean(self) -> None:
-        """Delete everything that was not there when the first handle on this control plane was opened.
+        """Delete everything that did not exist when the first handle on this control plane was opened.
 
-        Finalizers are taken off, since no controller is there to do so; pods go without grace.
+        Finalizers are removed, since there is no controller to do so; pods get no grace period.
 
         Raises:
-            TimeoutError: something was still there after 120 s: a busy machine takes long for thousands of objects.
+            TimeoutError: something was left after 120 s: a busy machine takes long for thousands of objects.
         """
 
         async def is_clean() -> bool:

@@ -15,10 +15,10 @@ CLOSE_SECONDS = 5.0
 
 
 class Connector(aiohttp.TCPConnector):
-    """As many connections as need be to servers of one certificate authority.
+    """As many connections as needed to servers of one certificate authority.
 
-    aiohttp does not wait for TLS connections that were given up in the middle of a response, such as a watch: asyncio
-    goes on saying goodbye to the peer for up to 30 seconds, in a loop that may be closed by then.
+    aiohttp does not wait for TLS connections that were abandoned in the middle of a response, such as a watch: asyncio
+    goes on closing them for up to 30 seconds, in a loop that may be closed by then.
 
     Args:
         ca_file: certificate authority in PEM form.
@@ -39,7 +39,7 @@ class Connector(aiohttp.TCPConnector):
         """Close every connection and wait until it is closed.
 
         Raises:
-            TimeoutError: one was not within five seconds.
+            TimeoutError: one did not close within five seconds.
         """
         await super().close(abort_ssl=abort_ssl)
         still_open = [one for one in self._sockets if one.fileno() != -1]
@@ -51,7 +51,7 @@ class Connector(aiohttp.TCPConnector):
 
 
 async def abort_connections(transports: Iterable[asyncio.Transport]) -> None:
-    """Close a server's connections without a word, and wait until they are closed; ``TimeoutError`` after 5 s."""
+    """Abort a server's connections, and wait until they are closed; ``TimeoutError`` after 5 s."""
     transports = list(transports)
     sockets = [found for transport in transports if (found := _socket_of(transport)) is not None]
     for transport in transports:

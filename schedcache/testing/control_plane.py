@@ -34,15 +34,15 @@ class ControlPlaneError(RuntimeError):
 
 
 class _PortTakenError(ControlPlaneError):
-    """Another process was faster to bind a port that was free a moment ago."""
+    """Another process has taken a port that was free a moment ago."""
 
 
 class ControlPlane:
     """One etcd and one kube-apiserver with RBAC on, as a context manager, sync or async.
 
-    Ready in one to two seconds. The servers end with the block, and whatever happens to this process: Ctrl-C, a crash,
-    SIGKILL. There is no controller manager: nothing collects garbage, fills namespaces with ServiceAccounts or sets
-    nodes' taints; :class:`schedcache.testing.Cluster` does what tests need of that.
+    Ready in one to two seconds. The servers end with the block, and also whatever happens to this process: Ctrl-C, a crash,
+    SIGKILL. There is no controller manager: nothing collects garbage, fills namespaces with ServiceAccounts or sets nodes'
+    taints; :class:`schedcache.testing.Cluster` does as much of that as tests need.
 
     Attributes:
         server: URL of the API server.
@@ -118,11 +118,11 @@ class ControlPlane:
         """Start both servers and wait until the API server is ready.
 
         Raises:
-            ControlPlaneError: a server ended or was not ready in time.
-            BinaryError: there is no etcd or kube-apiserver and none could be built.
+            ControlPlaneError: a server ended, or was not ready in time.
+            BinaryError: etcd or kube-apiserver was not found and could not be built.
         """
         if self._run is not None:
-            raise RuntimeError("this control plane has been started already")
+            raise RuntimeError("this control plane has already been started")
         binaries = self._binaries or find_binaries()
         try:
             self._run = RunDirectory()
@@ -148,7 +148,7 @@ class ControlPlane:
             self._run = None
 
     def stop_api_server(self) -> None:
-        """Take the API server down; etcd keeps the objects."""
+        """Stop the API server; etcd keeps the objects."""
         if self._api_server is not None:
             self._api_server.kill()
             self._api_server = None
@@ -165,7 +165,7 @@ class ControlPlane:
 
         Args:
             token: such as one from :meth:`Cluster.service_account_token`.
-            user: name of the entry; not the name the API server knows the user by.
+            user: name of the entry; not the name by which the API server knows the user.
             server: another URL, such as a proxy's.
 
         Returns:

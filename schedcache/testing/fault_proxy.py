@@ -1,4 +1,4 @@
-"""A proxy in front of an API server on which everything can go wrong that goes wrong on a network."""
+"""A proxy in front of an API server that can produce everything that goes wrong on a network."""
 
 import asyncio
 import contextlib
@@ -44,12 +44,12 @@ LARGEST_BODY_BYTES = 2**24
 class FaultProxy:
     """An HTTPS proxy on loopback, within the event loop that opens it, as an async context manager.
 
-    It serves with the API server's own certificate, so a client needs nothing but :attr:`kubeconfig`. Requests pass
-    unchanged unless a rule says otherwise: watches event by event, everything else when the answer is complete. If the
-    API server cannot be reached, connections are reset.
+    It serves with the API server's own certificate, so a client needs only :attr:`kubeconfig`. Requests pass unchanged
+    unless a rule says otherwise: watches event by event, everything else when the answer is complete. If the API server
+    cannot be reached, connections are reset.
 
-    Every rule that matches a request happens to it, in the order they were added, up to and with the first that ends
-    the matter (Answer, Reset, Hang, LoseResponse)::
+    All rules that match a request are applied, in the order in which they were added, up to and including the first that
+    answers it (Answer, Reset, Hang, LoseResponse)::
 
         async with FaultProxy(control_plane) as proxy:
             proxy.add(Answer(409), method="POST", path=r"/binding$", times=3)
@@ -57,8 +57,8 @@ class FaultProxy:
 
     Attributes:
         url: of the proxy.
-        kubeconfig: the admin's, by way of the proxy.
-        watches: those that are open, oldest first; see :class:`~schedcache.testing.faults.WatchStream`.
+        kubeconfig: the admin's, through the proxy.
+        watches: the open ones, oldest first; see :class:`~schedcache.testing.faults.WatchStream`.
 
     Args:
         control_plane: a running one.
@@ -117,19 +117,19 @@ class FaultProxy:
         where: Callable[[Request], bool] | None = None,
         times: int | None = None,
     ) -> Rule:
-        """Have a fault happen to the requests that match; arguments as the attributes of :class:`Rule`."""
+        """Apply a fault to the requests that match; the arguments are the attributes of :class:`Rule`."""
         rule = Rule(fault, method=method, path=path, watch=watch, where=where, times=times)
         self._rules.append(rule)
         return rule
 
     def clear(self) -> None:
-        """Forget all rules and release the watches that are held."""
+        """Remove all rules and release the watches that are held."""
         self._rules.clear()
         for watch in self.watches:
             watch.release()
 
     def kubeconfig_for(self, token: str) -> Path:
-        """Write a kubeconfig with a bearer token, by way of the proxy."""
+        """Write a kubeconfig with a bearer token, through the proxy."""
         return self._control_plane.kubeconfig_for(token, user="through-proxy", server=self.url)
 
     async def _handle(self, received: web.Request) -> web.StreamResponse:
@@ -184,7 +184,7 @@ class FaultProxy:
         return URL(self._control_plane.server + path.raw_path_qs, encoded=True)
 
     async def _forward(self, path: URL, request: Request, delay: float) -> web.Response:
-        """The API server's answer; status 0 if it gave none."""
+        """The API server's answer; status 0 if there was none."""
         await asyncio.sleep(delay)
         headers = _end_to_end(request.headers)
         target = self._target(path)
@@ -197,7 +197,7 @@ class FaultProxy:
             return web.Response(status=0)
 
     async def _watch(self, received: web.Request, request: Request, faults: list[Fault]) -> web.StreamResponse:
-        # Events must be told apart: kube-apiserver 1.37 compresses watches that begin with the initial events.
+        # Events must be separable: kube-apiserver 1.37 compresses watches that begin with the initial events.
         headers = _end_to_end(request.headers)
         headers["Accept-Encoding"] = "identity"
         if any(isinstance(fault, LINE_FAULTS) for fault in faults):
@@ -227,7 +227,7 @@ class FaultProxy:
 
 
 async def _pump(upstream: aiohttp.ClientResponse, stream: WatchStream) -> Cut:
-    """Pass a watch on until it is cut or the API server ends it; how it ended."""
+    """Pass a watch on until it is cut or the API server ends it. Returns how it ended."""
 
     async def pass_on() -> Cut:
         await stream.act()

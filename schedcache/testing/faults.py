@@ -1,4 +1,4 @@
-"""What can go wrong between a client and the API server, as values that a :class:`FaultProxy` acts out."""
+"""What can go wrong between a client and the API server, as values for a :class:`FaultProxy`."""
 
 import asyncio
 import re
@@ -27,7 +27,7 @@ REASONS: Mapping[int, str] = {
 
 
 def status_object(code: int, message: str = "injected by a test", reason: str | None = None) -> JSONObject:
-    """A ``Status`` as the API server answers with, or puts into a watch."""
+    """A ``Status`` as in an answer of the API server, or in a watch."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -85,15 +85,15 @@ class Reset:
 
 @dataclass(frozen=True)
 class Hang:
-    """Say nothing until the client gives up; the API server never sees the request."""
+    """Do not answer until the client gives up; the API server never sees the request."""
 
 
 @dataclass(frozen=True)
 class LoseResponse:
-    """Let the API server do it, then lose its answer.
+    """Let the API server carry the request out, then lose its answer.
 
     Attributes:
-        silent: say nothing until the client gives up, instead of resetting the connection.
+        silent: do not answer until the client gives up, instead of resetting the connection.
     """
 
     silent: bool = False
@@ -101,11 +101,11 @@ class LoseResponse:
 
 @dataclass(frozen=True)
 class Delay:
-    """Take time. The request still reaches the API server if the client gives up meanwhile, as on a slow network.
+    """Delay the request. It still reaches the API server if the client gives up meanwhile, as on a slow network.
 
     Attributes:
         seconds: how long.
-        response: the answer is slow, not the request.
+        response: delay the answer, not the request.
     """
 
     seconds: float
@@ -118,7 +118,7 @@ class Cut:
 
     Attributes:
         after_events: once so many events have passed.
-        after_bytes: once so many bytes have passed, in the middle of an event if it comes so.
+        after_bytes: once so many bytes have passed, even in the middle of an event.
         reset: reset the connection, instead of ending the response as the API server does.
     """
 
@@ -142,7 +142,7 @@ class Inject:
 
 @dataclass(frozen=True)
 class Hold:
-    """Let nothing through on a watch, though the connection stays up, until :meth:`WatchStream.release`.
+    """Let nothing through on a watch, while the connection stays up, until :meth:`WatchStream.release`.
 
     Attributes:
         after_events: once so many events have passed.
@@ -153,7 +153,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """Change the events of a watch: drop, repeat, reorder or spoil them.
+    """Change the events of a watch: drop, repeat, reorder or corrupt them.
 
     Attributes:
         change: from a line to the lines to send in its place.
@@ -171,16 +171,16 @@ FINAL_FAULTS = (Answer, Reset, Hang, LoseResponse)
 
 @dataclass(eq=False)
 class Rule:
-    """A fault and the requests it happens to.
+    """A fault and the requests that it applies to.
 
     Attributes:
         fault: what happens.
         method: HTTP method; ``None``: any.
         path: regular expression that is searched in the path, without the query.
-        watch: only watches, or only others; ``None``: both.
+        watch: ``True``: only watches, ``False``: only others, ``None``: both.
         where: a further condition.
         times: how often; ``None``: until :meth:`remove`.
-        hits: how often it happened so far.
+        hits: how often it has happened so far.
     """
 
     fault: Fault
@@ -193,7 +193,7 @@ class Rule:
     _changed: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
     def matches(self, request: Request) -> bool:
-        """Whether the fault is to happen to this request."""
+        """Whether the fault applies to this request."""
         if self.times is not None and self.hits >= self.times:
             return False
         if self.method is not None and self.method != request.method:
@@ -210,7 +210,7 @@ class Rule:
         self._changed.set()
 
     def remove(self) -> None:
-        """No further occurrence."""
+        """Let it not happen again."""
         self.times = self.hits
 
     async def wait(self, hits: int = 1, timeout: float = 30.0) -> None:
@@ -232,7 +232,7 @@ class WatchStream:
 
     Attributes:
         request: what opened it.
-        events: how many events have passed, those injected left out.
+        events: how many events have passed, without injected ones.
         bytes: how many bytes have passed.
     """
 
@@ -263,13 +263,13 @@ class WatchStream:
             self.ended.set_result(Cut(reset=reset))
 
     async def inject(self, line: bytes) -> None:
-        """Put a line in now, between two events; once it is released if it is held.
+        """Inject a line now, between two events; if the watch is held, when it is released.
 
         Raises:
-            ValueError: the watch is protobuf, which Go's clients ask for; a rule with Inject would have made it JSON.
+            ValueError: the watch is protobuf, which Go's clients request; a rule with Inject would have made it JSON.
         """
         if not self._json_lines:
-            raise ValueError("lines can be put into JSON watches only")
+            raise ValueError("lines can only be injected into JSON watches")
         await self._flows.wait()
         async with self._writing:
             await self._sink.write(line + b"\n")
@@ -284,7 +284,7 @@ class WatchStream:
         await self.act()
 
     async def act(self) -> None:
-        """Act out the faults that are due after the events so far."""
+        """Apply the faults that are due after the events so far."""
         for fault in list(self._faults):
             match fault:
                 case Cut(after_events=count, reset=reset) if count is not None and self.events >= count:

@@ -25,19 +25,19 @@ def now() -> str:
 
 
 def never(_pod: JSONObject) -> float | None:
-    """Pods run until they are ended."""
+    """Pods run until something ends them."""
     return None
 
 
 class FakeKubelet:
     """The kubelet of every node of a cluster, as an async context manager.
 
-    Sets pods that got a node Running, ends them after a time or when told to, and completes the deletion of pods that
-    are deleted with a grace period. It admits every pod: see :meth:`finish` for one that a kubelet would reject.
+    Sets pods that got a node Running, ends them after a time or on request, and completes the deletion of pods that are
+    deleted with a grace period. It admits every pod: see :meth:`finish` for one that a kubelet would reject.
 
     Args:
         client: its identity; it must be open for as long as the kubelet runs.
-        run_for: seconds from Running to Succeeded of a pod, ``None``: until it is ended. Default: all run on.
+        run_for: seconds from Running to Succeeded of a pod; ``None``: until something ends it, which is the default.
         termination_seconds: from the deletion of a pod to its end, at most its grace period.
     """
 
@@ -76,13 +76,13 @@ class FakeKubelet:
     async def finish(
         self, namespace: str, name: str, phase: str = "Succeeded", reason: str | None = None
     ) -> JSONObject:
-        """End a pod; it stays stored, as finished pods do.
+        """End a pod; it is kept, as finished pods are.
 
         Args:
             namespace: of the pod.
             name: of the pod.
             phase: ``Succeeded`` or ``Failed``.
-            reason: ``status.reason``: ``OutOfcpu`` is what a kubelet says that has no room for the pod.
+            reason: ``status.reason``; a kubelet without room for the pod says ``OutOfcpu``.
 
         Returns:
             The pod.
@@ -177,7 +177,7 @@ class FakeKubelet:
 
 
 def _is_gone(error: ApiStatusError) -> bool:
-    """Whether the pod is not there any more, though another may have its name."""
+    """Whether the pod no longer exists, though another may have its name."""
     return error.status in (404, 409) or (error.status == 422 and "metadata.uid" in error.message)
 
 

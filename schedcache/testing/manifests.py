@@ -1,4 +1,4 @@
-"""Reads YAML manifests and creates what they describe, of any kind that the API server serves."""
+"""Reads YAML manifests and creates the objects in them, of any kind that the API server serves."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +15,7 @@ def read_manifest(path: Path) -> list[JSONObject]:
     """The objects of a YAML or JSON file; the items of a ``List`` one by one, empty documents left out.
 
     Raises:
-        ValueError: a document is no Kubernetes object; the message names the file and the document.
+        ValueError: a document is not a Kubernetes object; the message names the file and the document.
     """
     try:
         documents = list(yaml.safe_load_all(path.read_text()))
@@ -33,7 +33,7 @@ def read_manifest(path: Path) -> list[JSONObject]:
 
 
 def check_object(item: object, where: str) -> None:
-    """Refuse what cannot be sent to an API server at all."""
+    """Refuse what cannot be sent to an API server."""
     if not isinstance(item, dict):
         raise ValueError(f"{where}: expected an object with apiVersion, kind and metadata, found {item!r:.80}")  # noqa: TRY004 - bad input
     metadata = item.get("metadata")
@@ -41,21 +41,21 @@ def check_object(item: object, where: str) -> None:
     if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
         missing.append("metadata.name")
     if missing:
-        raise ValueError(f"{where}: {', '.join(missing)} missing or no text")
+        raise ValueError(f"{where}: {', '.join(missing)} missing or not a string")
 
 
 async def apply_manifest(client: ApiClient, manifest: Path | Iterable[JSONObject]) -> list[JSONObject]:
-    """Create the objects of a manifest, or update those that are there, in their order; Namespaces come first.
+    """Create the objects of a manifest, or update those that exist, in order, but Namespaces first.
 
     Args:
-        client: who asks.
+        client: sends the requests.
         manifest: a file, or objects.
 
     Returns:
         The objects as the API server stored them.
 
     Raises:
-        ValueError: a document is no Kubernetes object.
+        ValueError: a document is not a Kubernetes object.
         LookupError: the API server does not serve its kind.
         ApiStatusError: the API server refused one; those before it were created.
     """

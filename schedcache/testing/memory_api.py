@@ -1,4 +1,4 @@
-"""An API server in memory, as far as a scheduler sees one: it keeps pods, binds them, tells of changes, and can be made to fail."""
+"""An API server in memory, as far as a scheduler needs one: it keeps pods, binds them, reports changes, and can be made to fail."""
 
 import asyncio
 import inspect
@@ -22,14 +22,14 @@ class MemoryApi:
 
     Attributes:
         pods: by namespace and name.
-        posts: (UID, node) of every bind that was asked for, in turn.
+        posts: (UID, node) of every bind that was requested, in order.
         reads: how often a pod was read.
         volume_writes: (volume, claim) or (claim, node) of each, in turn.
-        before_bind: each is called in one bind, in turn, before that is carried out: to delay it, or to refuse it.
-        after_bind: as `before_bind`, when it is carried out and nobody knows: to lose the answer.
+        before_bind: each is called in one bind, in turn, before it is carried out: to delay it, or to refuse it.
+        after_bind: as `before_bind`, but after it is carried out and before the answer: to lose the answer.
         on_get: raised by the next reads, in turn.
-        watching: changes are told at once; else when `deliver` is called, or the first change thereafter is told.
-        handlers: whom to tell; set by the `World`.
+        watching: changes are reported at once; otherwise when `deliver` is called, or with the next change that is reported.
+        handlers: take the changes; set by the `World`.
     """
 
     handlers: EventSink
@@ -72,8 +72,8 @@ class MemoryApi:
 
         Args:
             uid: of the pod.
-            missed: no watch saw it go, a list told of it.
-            last_known: what the watch tells that it was; what is stored where None.
+            missed: no watch saw the deletion, a list showed it.
+            last_known: the last state as the watch reports it; None for the stored one.
         """
         pod = self.by_uid(uid)
         del self.pods[pod.namespace, pod.name]
@@ -92,7 +92,7 @@ class MemoryApi:
         return self.by_uid(uid).node_name
 
     def deliver(self) -> None:
-        """Tell what has not been told while nobody was `watching`."""
+        """Report the changes that were held back while it was not `watching`."""
         pending, self._pending = self._pending, []
         for tell in pending:
             tell()
@@ -125,7 +125,7 @@ class MemoryApi:
         self.change(pod.uid, node_name=node_name)
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
-        """The pod as stored, None where there is none. Raises what is in `on_get`."""
+        """The pod as stored, None if there is none. Raises what is in `on_get`."""
         self.reads += 1
         await asyncio.sleep(0)
         if self.on_get:
@@ -162,10 +162,10 @@ async def _act(act: Act, pod: Pod, node_name: str) -> None:
 
 
 class Recorder:
-    """Both the EventRecorder and the StatusWriter of a scheduler: remembers what it was told.
+    """Both the EventRecorder and the StatusWriter of a scheduler: remembers all calls.
 
     Attributes:
-        events: (UID of the pod, reason, note), in turn.
+        events: (UID of the pod, reason, note), in order.
         patches: (UID, condition, node nominated or None), in turn.
     """
 
@@ -180,7 +180,7 @@ class Recorder:
         self.patches.append((pod.uid, condition, nominated_node_name))
 
     def forget(self, uid: str) -> None:
-        """Nothing waits here."""
+        """Does nothing: no write waits here."""
 
     def reasons(self, uid: str) -> list[str]:
         """Of the events of a pod."""

@@ -55,7 +55,7 @@ class SupervisedProcess:
 
     @functools.cached_property
     def pid(self) -> int:
-        """Process id of the program; 0 if it could not be run, which :meth:`poll` and the log tell about."""
+        """Process id of the program; 0 if it could not be run, which shows in :meth:`poll` and the log."""
         pipe = self._launcher.stdout
         return 0 if pipe is None else int(pipe.readline() or 0)
 
@@ -85,11 +85,11 @@ class SupervisedProcess:
 
 @contextlib.contextmanager
 def exclusive_lock(path: Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold ``path`` against other processes and threads; freed by the kernel if this process dies.
+    """Lock ``path`` against other processes and threads; the kernel frees the lock if this process dies.
 
     Args:
-        path: file to lock; made if need be.
-        on_wait: called once if somebody else holds it.
+        path: file to lock; created if necessary.
+        on_wait: called once if another holds the lock.
     """
     with path.open("ab") as file:
         try:
@@ -102,10 +102,10 @@ def exclusive_lock(path: Path, on_wait: Callable[[], None] | None = None) -> Ite
 
 
 class RunDirectory:
-    """A private temporary directory that is removed even if its owner was killed.
+    """A private temporary directory that is removed even if its owner is killed.
 
-    Each holds a file that is locked by whoever works in the directory, child processes included. Making a new one
-    first removes those that nobody holds any more.
+    Each has a file that is locked by all processes that work in the directory, including children. Making a new one first
+    removes those that are no longer locked.
 
     Raises:
         PermissionError: the common parent directory belongs to another user.

@@ -1,4 +1,4 @@
-"""Scripts of what a cluster did, replayed through the real event handlers, queue, plugins and cycles.
+"""Replays scripts of what happens in a cluster through the real event handlers, queue, plugins and cycles.
 
 A script is a list of steps, each an object with one of these keys:
 
@@ -9,10 +9,10 @@ A script is a list of steps, each an object with one of these keys:
 - `bind` pod, `answer` {code}: the next bind of the pod gets this answer. `bindAnswers` {pod: [code, ...]}: in turn.
 - `onFailure` {activate: self}, `pods` glob: a plugin that rejects these pods activates them each time.
 - `activate` pod, `times` n.
-- `expect`: what must hold now; see `EXPECTATIONS`. Before it the scheduler works off its queue, but for one that asks only in
-  which queue pods are.
+- `expect`: what must hold now; see `EXPECTATIONS`. Before it, the scheduler works off its queue, unless it only asks in which
+  queue pods are.
 
-Scripts about the watch's transport or about leases are not for here: their steps are refused by name.
+Scripts about the watch's transport or about leases cannot be replayed here: their steps are refused by name.
 """
 
 import json
@@ -33,11 +33,11 @@ _MILLI = frozenset({"cpu"})
 
 
 class ReplayError(AssertionError):
-    """A step that cannot be carried out, or an expectation that does not hold; names the step by its number."""
+    """A step cannot be carried out, or an expectation does not hold; the message has the number of the step."""
 
 
 def read_script(path: Path) -> list[Step]:
-    """The steps of a file `{"kind": "Replay", "steps": [...]}`. Raises ReplayError when it is none."""
+    """The steps of a file `{"kind": "Replay", "steps": [...]}`. Raises ReplayError for any other file."""
     script = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(script, dict) or script.get("kind") != "Replay" or not isinstance(script.get("steps"), list):
         raise ReplayError(f'{path}: expected {{"kind": "Replay", "steps": [...]}}')

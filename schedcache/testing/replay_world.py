@@ -1,4 +1,4 @@
-"""The scheduler in a world of memory that a script moves: virtual time, scripted binds, everything remembered."""
+"""The scheduler in a world in memory that a script drives: virtual time, scripted binds, everything recorded."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ _MOST_ATTEMPTS = 1000
 
 
 class ScriptedApi(MemoryApi):
-    """A bind succeeds unless the script has an answer for the pod; what it changes is told by the script alone."""
+    """A bind succeeds unless the script has an answer for the pod; only the script reports its changes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class ScriptedApi(MemoryApi):
         return super().change(uid, **{"resource_version": self._after(self.by_uid(uid).resource_version), **changes})
 
     def _after(self, version: str) -> str:
-        # Scripts have resourceVersions of their own, and what they tell next must not be of the past.
+        # Scripts have resourceVersions of their own, and their next event must not be older.
         return str(int(version) + 1)
 
 
@@ -66,9 +66,9 @@ def _raise(code: int, pod: Pod) -> None:
 
 
 class ReplayWorld(World):
-    """The world of memory, moved by a script.
+    """The world in memory, driven by a script.
 
-    Nothing runs by itself: `settle` lets the scheduler work off its queue, `advance` lets time pass.
+    Nothing runs in the background: `settle` lets the scheduler work off its queue, `advance` lets time pass.
     """
 
     api: ScriptedApi

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 
 TURNS = 30
-"""Turns of the event loop in which whatever does not wait for time comes to rest."""
+"""Turns of the event loop after which everything that does not wait for time has finished."""
 
 
 class VirtualClock:
@@ -33,7 +33,7 @@ class VirtualClock:
         await woken
 
     def advance(self, seconds: float) -> None:
-        """Let time pass at one go. Who sleeps until then wakes in the loop's next turn, and finds all of it passed.
+        """Let time pass in one step. Sleepers that are due wake in the loop's next turn, when all of the time has passed.
 
         Raises ValueError for a negative amount: the clock is monotonic.
         """
@@ -42,7 +42,7 @@ class VirtualClock:
         self._reach(self.now + seconds)
 
     async def elapse(self, seconds: float) -> None:
-        """Let time pass as it does in life: each sleeper wakes at its instant, and what it sets off runs then."""
+        """Let time pass as in reality: each sleeper wakes at its time, and what it starts runs then."""
         end = self.now + seconds
         while self._sleepers and (due := min(self._sleepers)[0]) <= end:
             self._reach(max(self.now, due))

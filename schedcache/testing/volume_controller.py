@@ -42,8 +42,8 @@ class FakeVolumeController:
 
     Args:
         client: its identity; it must be open for as long as the controller runs.
-        refuses: asked with claim and node name: whether provisioning fails there. It then takes the selected node off, as provisioners do.
-        holds: asked with the claim, again and again: whether nothing is done for it for the time being.
+        refuses: called with claim and node name: whether provisioning fails there. The selected node is then removed, as provisioners do.
+        holds: called with the claim, repeatedly: whether nothing is done for it for the time being.
 
     Attributes:
         provisioned: claim and node name of each volume that was made.

@@ -1,4 +1,4 @@
-"""A scheduler in a world of memory: an API server of a few dictionaries, virtual time, and everything that it says remembered."""
+"""A scheduler in a world in memory: an API server made of a few dictionaries, virtual time, and a record of all that it writes."""
 
 import asyncio
 import random
@@ -22,23 +22,23 @@ SCHEDULER_NAME = "schedcache"
 
 
 class World:
-    """A scheduler with its cache, queue and plugins, which checks itself after every change, and all that surrounds it.
+    """A scheduler with its cache, queue and plugins, which checks itself after every change, and its surroundings.
 
         async with World(plugins=[MaintenanceWindow]) as world:
             world.add(make_node("a"), make_pod("web-0", cpu="500m"))
             await world.settle()
             assert world.node_of("web-0") == "a"
 
-    Within `async with` it schedules what it is given; the loop must not have ended by itself at the end of it. Without, nothing
-    runs, and a test calls the parts.
+    Within `async with` it schedules; at the end of the block, its loop must still be running. Without it, nothing runs, and a
+    test calls the parts.
 
     Attributes:
         clock: the time; `advance` lets it pass.
         api: the pods as an API server has them; also makes binds fail.
         recorder: the events and conditions that were written.
         cache: the scheduler's, as are `queue`, `objects` and `pods`.
-        scheduler: with `handlers`, who are told of nodes and other objects, and `frameworks` by scheduler name.
-        rebuilds: why everything was to be read afresh, in turn.
+        scheduler: with `handlers`, which take nodes and other objects, and `frameworks` by scheduler name.
+        rebuilds: why everything was to be read again, in turn.
     """
 
     def __init__(  # noqa: PLR0913  what a world may be made of, all but the first by keyword
@@ -63,10 +63,10 @@ class World:
                 binder if none of them is one.
             extenders: in the order of a configuration; `config` has none of its own here.
             observe: without profiles: it follows the cluster and schedules nothing.
-            api: in place of a MemoryApi that does what it is asked to.
-            metrics: what is measured; nobody listens where None.
-            max_binding: bindings under way at a time.
-            canary: a contradiction in the cache is answered as in the program, by reading everything afresh, not raised.
+            api: in place of a MemoryApi that always succeeds.
+            metrics: takes the measurements; None for none.
+            max_binding: bindings under way at the same time.
+            canary: a contradiction in the cache is answered as in the program, by reading everything again, and not raised.
 
         Raises:
             ConfigError: of `config`.
@@ -122,7 +122,7 @@ class World:
 
     async def __aexit__(self, *_: object) -> None:
         assert self._task is not None
-        assert not self._task.done(), "the loop ended by itself"
+        assert not self._task.done(), "the loop ended before the end of the test"
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         await self.scheduler.drain(0)
@@ -132,7 +132,7 @@ class World:
         self.scheduler.state.contradicted("validation", error)
 
     def add(self, *objects: Any) -> None:
-        """Have objects of the model come into being: pods at the API server, nodes and others as their watch tells of them."""
+        """Add objects of the model: pods to the API server, nodes and others as events of their watch."""
         for obj in objects:
             if isinstance(obj, Pod):
                 self.api.add(obj)
@@ -152,11 +152,11 @@ class World:
                 self.scheduler.handlers.on_delete(type(obj).__name__, obj, missed=False)
 
     async def settle(self) -> None:
-        """Let the scheduler do all that it can do without time."""
+        """Let the scheduler do all that it can without time passing."""
         await settle()
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, and everything happen in its turn that waits for it."""
+        """Let time pass, and let everything that waits for it happen at its time."""
         await self.clock.elapse(seconds)
 
     def pod(self, name: str) -> Pod:
@@ -169,7 +169,7 @@ class World:
         return self.pod(name).node_name
 
     def notes(self, name: str) -> list[str]:
-        """The notes of the events about the pod of that name, in turn. Raises KeyError."""
+        """The notes of the events about the pod of that name, in order. Raises KeyError."""
         return self.recorder.notes(self.pod(name).uid)
 
     def snapshot(self) -> Snapshot:
@@ -179,7 +179,7 @@ class World:
         return snapshot
 
     def verdict(self, pod: Pod) -> dict[str, tuple[str, ...]]:
-        """Node -> the reasons that speak against it now, if the pod fits nowhere; nothing if it fits somewhere."""
+        """Node -> the reasons against it now, if the pod fits nowhere; empty if it fits somewhere."""
         framework = self.scheduler.frameworks[pod.scheduler_name]
         found = framework.evaluate(pod, self.snapshot(), self.queue.nominated_pods_for_node)
         if found.error is not None:

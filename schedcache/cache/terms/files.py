@@ -113,7 +113,7 @@ class ShapeFile(Generic[V]):
         return chain.from_iterable(drawer.items() for drawer in fewest)
 
     def problems(self) -> list[str]:
-        """What differs from filing the shapes anew by the same keys, one line each."""
+        """What differs if the shapes are filed again by the same keys, one line each."""
         found = []
         for key, by_value in self._by_key.items():
             fresh = self._filed(key)

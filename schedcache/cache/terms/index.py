@@ -28,7 +28,7 @@ from schedcache.cache.terms.row_counts import Counts
 from schedcache.cache.terms.term import Matched, Owned, OwnedTerm, Placed, PodTerm, owned_terms
 from schedcache.model import Pod, PodShape
 
-# Counting a term anew takes some 20 us, keeping it up to 6 bytes a row; and all that match a shape go with each of its pods.
+# Counting a term again takes some 20 us, keeping it up to 6 bytes a row; and all that match a shape go with each of its pods.
 _MAX_TERMS = 1024
 _MAX_IDLE = 100_000
 _MAX_REMEMBERED = 1024

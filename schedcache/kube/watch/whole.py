@@ -34,5 +34,5 @@ def _without_managed_fields(raw: msgspec.Raw | bytes) -> bytes:
     metadata = _fields(obj["metadata"])
     metadata.pop("managedFields", None)
     obj["metadata"] = msgspec.Raw(_encode(metadata))
-    # Encoded anew even where nothing was taken out: what was read is a part of a larger answer, which must not stay for it.
+    # Encoded again even if nothing was taken out: what was read is a part of a larger answer, which must not stay for it.
     return _encode(obj)

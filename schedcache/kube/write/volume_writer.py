@@ -31,7 +31,7 @@ class ApiVolumeWriter:
     rest of the object nor the right to change it all.
 
     Args:
-        transport: the way to the server.
+        transport: requests to the server.
         rate: the budget of these writes; never that of binds.
     """
 

@@ -1,7 +1,7 @@
 """Which cluster events may help a pod that InterPodAffinity rejected (kube-scheduler 1.37).
 
-Other than there, namespace selectors are resolved first (kubernetes/kubernetes#141953), and namespaces are watched: a pod
-that waits for a partner in selected namespaces wakes when one arrives, and when a namespace comes to be selected.
+Unlike there, namespace selectors are resolved first (kubernetes/kubernetes#141953), and namespaces are watched: a pod that
+waits for a partner in selected namespaces wakes when one arrives, or when a selector begins to match a namespace.
 """
 
 from collections.abc import Mapping, Sequence

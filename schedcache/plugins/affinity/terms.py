@@ -36,7 +36,7 @@ class OwnTerms(NamedTuple):
 
 
 class AffinityTerms:
-    """Resolves terms against the namespaces of the moment; what a shape asks for is kept until a namespace changes.
+    """Resolves terms against the current namespaces; the result for a shape is kept until a namespace changes.
 
     An own term's namespace selector stands for the names of the Namespace objects it matches, the empty one for all
     namespaces whatever their names (mergeAffinityTermNamespacesIfNotEmpty of kube-scheduler 1.37).
@@ -61,7 +61,7 @@ class AffinityTerms:
         return terms
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        """The labels of a namespace; none where there is no such object."""
+        """The labels of a namespace; none if there is no such object."""
         found = self._objects.get(_NAMESPACE, "", namespace)
         return {} if found is None else found.labels
 

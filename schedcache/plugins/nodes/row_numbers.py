@@ -1,4 +1,4 @@
-"""A number for each row that is worked out of its node and pods in Python, and only anew for the rows that moved."""
+"""A number for each row, computed from its node and pods in Python, and again only for rows that changed."""
 
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ class RowNumbers:
         self._kept: WeakKeyDictionary[Columns, _Kept] = WeakKeyDictionary()
 
     def of(self, columns: "Columns", key: Hashable = None) -> Numbers:
-        """By row. `key` stands for all else that the numbers depend on: another one, and every row is measured anew."""
+        """By row. `key` stands for everything else that the numbers depend on: if it changes, every row is measured again."""
         kept = self._kept.get(columns)
         if kept is None or kept.key != key:
             kept = self._kept[columns] = _Kept(key, len(columns.generation))

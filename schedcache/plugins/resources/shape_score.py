@@ -1,4 +1,4 @@
-"""Scores along a broken line: utilization in percent to a score of 0..100 (upstream's helper/shape_score.go)."""
+"""Scores from a piecewise linear function: utilization in percent to a score of 0..100 (upstream's helper/shape_score.go)."""
 
 from collections.abc import Sequence
 

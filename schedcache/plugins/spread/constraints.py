@@ -70,7 +70,7 @@ class ConstraintSource:
         return tuple(msgspec.structs.replace(c, selector=selector) for c in chosen)
 
     def default_selector(self, pod: Pod) -> LabelSelector:
-        """What the services that select the pod and its controller ask for, together; empty where there are none.
+        """The selectors of the services that select the pod, and of its controller, combined; empty if there are none.
 
         The rule of DefaultSelector in kube-scheduler's plugins/helper/spread.go.
         """
@@ -214,7 +214,7 @@ class TopologyMemory:
         self._kept: WeakKeyDictionary[Columns, OrderedDict[object, Topology]] = WeakKeyDictionary()
 
     def get(self, columns: Columns, key: object, make: Callable[[], Topology]) -> Topology:
-        """The topology of that key, made anew where it is out of date."""
+        """The topology of that key, made again if it is out of date."""
         kept = self._kept.setdefault(columns, OrderedDict())
         topology = kept.pop(key, None)
         if topology is None or not topology.is_current(columns):

@@ -20,7 +20,7 @@ VOLUME_ATTACHMENT = "VolumeAttachment"
 Attached = Mapping[str, str]
 """Name of a volume that no other has (driver and handle) -> its driver."""
 
-# No driver can give a volume such a handle, so what is still to be provisioned is no volume that exists.
+# No driver can give a volume such a handle, so a volume still to be provisioned differs from all that exist.
 _UNPROVISIONED = "\0unprovisioned"
 
 
@@ -111,7 +111,7 @@ class VolumeUse:
         try:
             return translate_volume(volume)
         except TranslationError:
-            # As in kube-scheduler, a bound volume that cannot be read is no one's to count.
+            # As in kube-scheduler, a bound volume that cannot be read is not counted.
             return None
 
     def _to_be_provisioned(self, claim: PersistentVolumeClaim, *, csi_node: bool) -> CSIVolume | None:

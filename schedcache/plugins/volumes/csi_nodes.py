@@ -1,4 +1,4 @@
-"""What CSINode objects say of the nodes, by columns: nodes with the same drivers and limits share a profile."""
+"""What CSINode objects say about nodes, as columns: nodes with the same drivers and limits share a profile."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ MIGRATED_PLUGINS_ANNOTATION = "storage.alpha.kubernetes.io/migrated-plugins"
 class CSINodeProfile(msgspec.Struct, frozen=True, gc=False):
     """What nodes have in common.
 
-    `limits`: driver -> volumes at most, None where the driver tells no limit; drivers that are not there are not installed.
+    `limits`: driver -> volumes at most, None if the driver reports no limit; drivers that are not listed are not installed.
     `migrated`: names of the in-tree plugins whose volumes go through CSI there. `exists` False: there is no CSINode.
     """
 
@@ -30,7 +30,7 @@ class CSINodeProfile(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def tells_limits(self) -> bool:
-        """Whether any driver tells a limit."""
+        """Whether any driver reports a limit."""
         return any(limit is not None for limit in self.limits.values())
 
 

@@ -1,7 +1,7 @@
 """Volumes of in-tree types that a CSI driver has taken over (k8s.io/csi-translation-lib 0.37).
 
 The API still holds such volumes in their old form; to count and to place them, the scheduler reads them as the driver
-would. Only the five types are here whose migration kube-scheduler takes for on, of `MIGRATABLE` the others never are.
+would. Only the five types are here whose migration kube-scheduler always assumes; those of other `MIGRATABLE` ones are never.
 """
 
 import re

@@ -1,7 +1,7 @@
 """From where something can be reached: volumes with node affinity, and room for volumes, of which a node needs the best.
 
-There may be one volume, or one object that tells about room, for each of thousands of nodes. So those that ask for the
-same label are looked up by its values, all at once, instead of being asked one by one about all nodes.
+There may be one volume, or one object that describes room, for each of thousands of nodes. So those that require the same
+label are looked up by its values, all at once, instead of being compared one by one with all nodes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

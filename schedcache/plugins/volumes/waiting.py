@@ -32,7 +32,7 @@ _Key = tuple[str, str, str]
 
 
 class VolumeBindingError(Exception):
-    """The claims will not be bound as decided: the pod has to be scheduled anew."""
+    """The claims will not be bound as decided: the pod has to be scheduled again."""
 
 
 class VolumeWaiting:
