@@ -36,6 +36,7 @@ from schedcache.cache.errors import (
 from schedcache.cache.node_info import NodeInfo
 from schedcache.cache.node_tree import NodeTree
 from schedcache.cache.pod_state import PodState
+from schedcache.cache.pod_table import PodTable
 from schedcache.cache.scheduler_cache import Dump, SchedulerCache
 from schedcache.cache.snapshot import Snapshot
 from schedcache.cache.stories import PROCESS_STORIES, Stories, Story
@@ -61,6 +62,7 @@ __all__ = [
     "PodNotFoundError",
     "PodNotOnNodeError",
     "PodState",
+    "PodTable",
     "SchedulerCache",
     "Snapshot",
     "SnapshotInUseError",

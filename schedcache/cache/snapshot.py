@@ -19,6 +19,7 @@ from schedcache.cache.errors import (
 from schedcache.cache.image_states import ImageStates, summaries
 from schedcache.cache.node_info import NodeInfo
 from schedcache.cache.node_tree import NodeTree
+from schedcache.cache.pod_table import PodTable
 from schedcache.cache.terms import TermIndex
 from schedcache.model import Node, Pod
 
@@ -51,6 +52,7 @@ class Snapshot:
         """Which filling of which cache it follows; if that changes, everything is replaced."""
         self.columns = Columns()
         self.term_index = TermIndex(self.columns)
+        self._pod_table = PodTable(self.columns)
         self.node_info_map: dict[str, NodeInfo] = {}
         self._claims: dict[str, int] = {}
         self._update: SnapshotChanges | None = None
@@ -115,6 +117,11 @@ class Snapshot:
     def have_pods_with_required_anti_affinity_list(self) -> list[NodeInfo]:
         """Nodes with at least one pod that has a required anti-affinity term."""
         return self._with("anti-affinity", lambda columns: columns.required_anti_affinity_pods)
+
+    @property
+    def pod_table(self) -> PodTable:
+        """The pods of every row by importance, as of now; good until the snapshot changes."""
+        return self._pod_table.refresh()
 
     @property
     def used_pvcs(self) -> KeysView[str]:
@@ -240,6 +247,7 @@ class Snapshot:
         if self.columns.rows or self._claims or self.node_info_map:
             self.columns = Columns()
             self.term_index = TermIndex(self.columns)
+            self._pod_table = PodTable(self.columns)
             for kept in (
                 self.node_info_map,
                 self._claims,

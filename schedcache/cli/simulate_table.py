@@ -40,6 +40,7 @@ def _print_pod(answer: Mapping[str, Any], console: Console) -> None:
         stopped = answer["preFilterRejected"] or {"reasons": []}
         text = answer["message"] or ", ".join(stopped["reasons"])
         console.print(f"[bold]{escape(answer['pod'])}[/] [bold red]fits nowhere[/]: {escape(text)}")
+        _print_preemption(answer["preemption"], console)
     if answer["scores"] or answer["rejected"]:
         console.print(_nodes_table(answer))
     for line in answer["explanation"]:
@@ -47,6 +48,14 @@ def _print_pod(answer: Mapping[str, Any], console: Console) -> None:
     for line in answer["warnings"]:
         console.print(f"  [yellow]warning:[/] {escape(line)}")
     console.print()
+
+
+def _print_preemption(preemption: Mapping[str, Any] | None, console: Console) -> None:
+    if preemption is None or not preemption["message"]:
+        return
+    console.print(escape(preemption["message"]))
+    if preemption["victims"]:
+        console.print(f"  [yellow]evicts[/] {escape(', '.join(preemption['victims']))}")
 
 
 def _nodes_table(answer: Mapping[str, Any]) -> Table:

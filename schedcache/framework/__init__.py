@@ -24,7 +24,7 @@ from schedcache.framework.diagnosis import (
 from schedcache.framework.evaluation import Evaluation, ScheduleResult
 from schedcache.framework.extenders import Advice, Extenders
 from schedcache.framework.filtering import failing, one_reason, passing
-from schedcache.framework.handle import Handle, NodeLister, PodNominator, no_node
+from schedcache.framework.handle import Filters, Handle, NodeLister, PodNominator, no_node
 from schedcache.framework.interface import (
     MAX_NODE_SCORE,
     BindPlugin,
@@ -51,11 +51,13 @@ from schedcache.framework.interface import (
     Verdicts,
     WatchesKinds,
 )
+from schedcache.framework.lifted import LiftedPods, Mask
 from schedcache.framework.plugin_sets import PluginSetError
 from schedcache.framework.registry import PluginFactory, Registry, RegistryError
 from schedcache.framework.row_view import Amounts, HypotheticalView, Rows, RowView
 from schedcache.framework.runtime import Framework
 from schedcache.framework.scoring import default_normalize_score
+from schedcache.framework.shared_view import SharedView
 from schedcache.framework.status import SKIP, Code, Status, unresolvable, unschedulable
 from schedcache.framework.status_table import StatusTable
 from schedcache.framework.waiting_pods import WaitingPod, WaitingPods
@@ -76,11 +78,14 @@ __all__ = [
     "ExplainsPlugin",
     "Extenders",
     "FilterPlugin",
+    "Filters",
     "FitError",
     "Framework",
     "Handle",
     "HypotheticalView",
+    "LiftedPods",
     "Locality",
+    "Mask",
     "NoNodesError",
     "NodeLister",
     "NodeStatuses",
@@ -110,6 +115,7 @@ __all__ = [
     "SchedulingFailure",
     "ScorePlugin",
     "Scores",
+    "SharedView",
     "Status",
     "StatusTable",
     "Verdicts",

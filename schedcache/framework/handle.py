@@ -1,6 +1,7 @@
 """What a plugin gets besides its arguments: the rest of the cluster, and the means to act on it."""
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
@@ -9,9 +10,13 @@ import msgspec
 
 from schedcache.cache.cluster_objects import ClusterObjects
 from schedcache.framework.extenders import Extenders
+from schedcache.framework.filtering import Feasibility
+from schedcache.framework.interface import CycleState
+from schedcache.framework.row_view import RowView
+from schedcache.framework.shared_view import SharedView
 from schedcache.framework.waiting_pods import WaitingPods
 from schedcache.model import Node, Pod
-from schedcache.ports import Binder, VolumeWriter
+from schedcache.ports import Binder, PreemptionExecutor, VolumeWriter
 
 NodeLister = Callable[[str], Node | None]
 """Name -> the newest object, None = there is no such node."""
@@ -32,12 +37,23 @@ def no_node(_name: str) -> Node | None:
     return None
 
 
+class Filters(Protocol):
+    """The filters of the profile, for rows as they are not (kube-scheduler's RunFilterPluginsWithNominatedPods)."""
+
+    def share(self, pod: Pod, view: RowView, /) -> SharedView:
+        """The rows of the view without and with the nominated pods that the pod must yield to."""
+
+    def run_shared_filters(self, state: CycleState, pod: Pod, shared: SharedView, /) -> Feasibility:
+        """Who passes, and who fails why. Raises PluginError when a plugin raises."""
+
+
 class Handle(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Passed to every plugin of a profile when it is made.
 
-    The runtime makes one for each profile and fills in `scheduler_name`. `binder` and `volume_writer` are None where nothing can
-    be bound (offline). `extenders` and `waiting_pods`, those that Permit plugins keep waiting, are those of all profiles. What awaits
-    something does so on `clock` (seconds, monotonic) and `sleep`.
+    The runtime makes one for each profile and fills in `scheduler_name` and `filters`. `binder` and `volume_writer` are None
+    where nothing can be bound (offline), `preemption` where nothing can be evicted. `extenders` and `waiting_pods`, those that Permit
+    plugins keep waiting, are those of all profiles. `chance` decides between what is equally good; where it is None, names do. What
+    awaits something does so on `clock` (seconds, monotonic) and `sleep`.
     """
 
     cluster_objects: ClusterObjects
@@ -48,5 +64,8 @@ class Handle(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     extenders: Extenders = msgspec.field(default_factory=Extenders)
+    preemption: PreemptionExecutor | None = None
+    filters: Filters | None = None
+    chance: random.Random | None = None
     waiting_pods: WaitingPods = msgspec.field(default_factory=WaitingPods)
     scheduler_name: str = ""

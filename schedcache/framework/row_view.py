@@ -1,32 +1,39 @@
 """Some rows of a snapshot, as a filter or score sees them.
 
 A `RowView` shows rows as they are in the snapshot, and cannot be changed. `view.hypothetical()` is a view of the same rows to
-which pods can be added, and from which they can be removed, hypothetically: for a nominated node's second pass (pods added) and
-for preemption (all candidates at once, each with its own pods removed, and put back one by one). Both have the same accessors,
-so a plugin need not know which one it gets; those of a `HypotheticalView` describe the hypothetical nodes.
+which pods can be added, and from which they can be removed, hypothetically: for a nominated node's second pass (pods added).
+`HypotheticalView.with_pods_off` makes one for preemption: all candidates at once, each without its own victims, which are put
+back one by one. All have the same accessors, so a plugin need not know which one it gets; those of a `HypotheticalView`
+describe the hypothetical nodes.
 
 They are separate types because results are kept only for rows as they are (`schedcache.framework.kept`): kept results are never
 looked up for a HypotheticalView, whether or not it has changed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from schedcache.model import Pod
+from schedcache.framework.lifted import LiftedPods, Mask
+from schedcache.model import Pod, PodRequests, PodShape
 from schedcache.model.resources import CPU, MEMORY
 
 if TYPE_CHECKING:
-    from schedcache.cache import Columns, NodeInfo, Snapshot
+    from schedcache.cache import Columns, NodeInfo, PodTable, Snapshot
 
 Rows = npt.NDArray[np.intp]
 Amounts = npt.NDArray[np.int64]
 
 
+_shape_of: Callable[[Pod], PodShape] = attrgetter("shape")
+
+
 class _Deltas:
-    """What was added and removed, position by position, with its sums kept up to date as columns."""
+    """What was added and removed one by one, position by position, with its sums kept up to date as columns."""
 
     __slots__ = ("added", "non_zero", "pod_count", "removed", "requested", "size")
 
@@ -38,8 +45,7 @@ class _Deltas:
         self.non_zero = np.zeros((2, size), np.int64)
         self.pod_count = np.zeros(size, np.int64)
 
-    def account(self, position: int, pod: Pod, sign: int) -> None:
-        requests = pod.requests
+    def account(self, position: int, requests: PodRequests, sign: int) -> None:
         for resource, amount in requests.resource.amounts():
             column = self.requested.get(resource)
             if column is None:
@@ -49,9 +55,25 @@ class _Deltas:
             self.non_zero[i, position] = _bounded(int(self.non_zero[i, position]) + sign * amount)
         self.pod_count[position] += sign
 
+    def account_alike(self, positions: Sequence[int], requests: PodRequests) -> None:
+        """As many pods that ask for the same are added to a position as it is named."""
+        if max(amount for _, amount in requests.resource.amounts()) > _SAFE:
+            for position in positions:
+                self.account(position, requests, 1)
+            return
+        number = np.bincount(positions, minlength=self.size)
+        for resource, amount in requests.resource.amounts():
+            if amount:
+                column = self.requested.get(resource)
+                self.requested[resource] = number * amount if column is None else column + number * amount
+        self.non_zero[0] += number * requests.non_zero_milli_cpu
+        self.non_zero[1] += number * requests.non_zero_memory
+        self.pod_count += number
+
     def take(self, positions: Rows) -> "_Deltas":
         taken = _Deltas(len(positions))
-        for new, old in enumerate(positions.tolist()):
+        # Of the rows that preemption tries, hardly any has pods of its own here.
+        for new, old in enumerate(positions.tolist()) if self.added or self.removed else ():
             if old in self.added:
                 taken.added[new] = list(self.added[old])
             if old in self.removed:
@@ -99,9 +121,22 @@ class RowView:
         return HypotheticalView(self.snapshot, self.rows)
 
     @property
+    def lifted(self) -> LiftedPods:
+        """The pods that `HypotheticalView.with_pods_off` took off. Raises ValueError for another view."""
+        raise ValueError("no pods were taken off this view in bulk")
+
+    @property
     def changed(self) -> list[int]:
         """The positions that have pods added or removed, ascending."""
         return []
+
+    def moved_shapes(self) -> set[PodShape]:
+        """The shapes of the pods added and removed, and maybe of some that have been put back."""
+        return set()
+
+    def moved_worth(self, worth: Mapping[PodShape, int]) -> Amounts:
+        """What the added pods count for, less what the removed ones do; `worth` has, or makes up, a number for each shape."""
+        return np.zeros(len(self.rows), np.int64)
 
     def added(self, position: int) -> Sequence[Pod]:
         """Pods on the row that the snapshot does not have there."""
@@ -158,16 +193,33 @@ class HypotheticalView(RowView):
     The pods may change between two calls; a result is about the view at the time of the call.
     """
 
-    __slots__ = ("_deltas",)
+    __slots__ = ("_deltas", "_lifted")
 
     def __init__(self, snapshot: "Snapshot", rows: Rows) -> None:
         super().__init__(snapshot, rows)
         self._deltas = _Deltas(len(rows))
+        self._lifted: LiftedPods | None = None
+
+    @classmethod
+    def with_pods_off(cls, snapshot: "Snapshot", rows: Rows, table: "PodTable", off: Mask) -> "HypotheticalView":
+        """Rows with many pods taken off at once: those in the slots of `table` where `off` [position, slot] is true.
+
+        Of these pods and no others, `lifted` puts back and takes off one a position, by slot. `off` is the view's from now on.
+        """
+        view = cls(snapshot, rows)
+        view._lifted = LiftedPods(table, rows, table.kinds[rows, : off.shape[1]], off)
+        return view
 
     def take(self, positions: Rows) -> "HypotheticalView":
         view = HypotheticalView(self.snapshot, self.rows[positions])
         view._deltas = self._deltas.take(positions)
+        if self._lifted is not None:
+            view._lifted = self._lifted.take(positions)
         return view
+
+    @property
+    def lifted(self) -> LiftedPods:
+        return super().lifted if self._lifted is None else self._lifted
 
     def hypothetical(self) -> "HypotheticalView":
         return self.take(np.arange(len(self)))
@@ -175,6 +227,16 @@ class HypotheticalView(RowView):
     def add_pod(self, position: int, pod: Pod) -> None:
         """Put a pod on the row, or back on it after `remove_pod`."""
         self._move(position, pod, put=True)
+
+    def add_pods(self, pods: Mapping[int, Sequence[Pod]]) -> None:
+        """Put pods on rows, by position, that were on none of them before."""
+        alike: dict[PodRequests, list[int]] = {}
+        for position, some in pods.items():
+            self._deltas.added.setdefault(position, []).extend(some)
+            for pod in some:
+                alike.setdefault(pod.requests, []).append(position)
+        for requests, positions in alike.items():
+            self._deltas.account_alike(positions, requests)
 
     def remove_pod(self, position: int, pod: Pod) -> None:
         """Remove a pod from the row: one that runs there, or one that `add_pod` put there."""
@@ -190,17 +252,34 @@ class HypotheticalView(RowView):
             del undone[position][at]
             if not undone[position]:
                 del undone[position]
-        deltas.account(position, pod, 1 if put else -1)
+        deltas.account(position, pod.requests, 1 if put else -1)
 
     @property
     def changed(self) -> list[int]:
-        return sorted(self._deltas.added.keys() | self._deltas.removed.keys())
+        moved = self._deltas.added.keys() | self._deltas.removed.keys()
+        if self._lifted is not None:
+            moved = moved.union(np.flatnonzero(self._lifted.count).tolist())
+        return sorted(moved)
+
+    def moved_shapes(self) -> set[PodShape]:
+        found = set() if self._lifted is None else self._lifted.shapes()
+        found.update(map(_shape_of, chain(*self._deltas.added.values(), *self._deltas.removed.values())))
+        return found
+
+    def moved_worth(self, worth: Mapping[PodShape, int]) -> Amounts:
+        moved = super().moved_worth(worth)
+        for pods, sign in ((self._deltas.added, 1), (self._deltas.removed, -1)):
+            # No bytecode a pod: preemption comes here for each pod that it puts back.
+            for position, some in pods.items():
+                moved[position] += sign * sum(map(worth.__getitem__, map(_shape_of, some)))
+        return moved if self._lifted is None else moved - self._lifted.worth(worth)
 
     def added(self, position: int) -> Sequence[Pod]:
         return self._deltas.added.get(position, ())
 
     def removed(self, position: int) -> Sequence[Pod]:
-        return self._deltas.removed.get(position, ())
+        by_hand = self._deltas.removed.get(position, ())
+        return by_hand if self._lifted is None else [*by_hand, *self._lifted.pods(position)]
 
     def pods(self, position: int) -> Iterator[Pod]:
         gone = {p.uid for p in self.removed(position)}
@@ -210,18 +289,23 @@ class HypotheticalView(RowView):
     def requested(self, resource: str) -> Amounts:
         amounts = super().requested(resource)
         moved = self._deltas.requested.get(resource)
-        return amounts if moved is None else amounts + moved
+        if moved is not None:
+            amounts = amounts + moved
+        return amounts if self._lifted is None else amounts - self._lifted.requested(resource)
 
     def non_zero_requested(self, resource: str) -> Amounts:
-        moved: Amounts = self._deltas.non_zero[_NON_ZERO[resource]]
-        return super().non_zero_requested(resource) + moved
+        index = _NON_ZERO[resource]
+        amounts: Amounts = super().non_zero_requested(resource) + self._deltas.non_zero[index]
+        return amounts if self._lifted is None else amounts - self._lifted.non_zero_requested(index)
 
     def pod_count(self) -> Amounts:
-        return super().pod_count() + self._deltas.pod_count
+        count = super().pod_count() + self._deltas.pod_count
+        return count if self._lifted is None else count - self._lifted.count
 
 
 _NON_ZERO = {CPU: 0, MEMORY: 1}
 _BEYOND = 2**62
+_SAFE = 2**53
 
 
 def _bounded(amount: int) -> int:

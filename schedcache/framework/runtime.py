@@ -30,6 +30,7 @@ from schedcache.framework.pre_filtering import PreFilterOutcome, run_pre_filter
 from schedcache.framework.registry import Registry
 from schedcache.framework.row_view import RowView
 from schedcache.framework.scoring import ScoreChain, ScoreTable
+from schedcache.framework.shared_view import SharedView
 from schedcache.framework.status import Code, Status
 from schedcache.model import Pod
 from schedcache.ports import ALL, WILDCARD
@@ -56,7 +57,7 @@ class Framework(Lifecycle):
     ) -> None:
         self.profile = profile
         self.scheduler_name = profile.scheduler_name
-        self.handle = replace(handle, scheduler_name=self.scheduler_name)
+        self.handle = replace(handle, scheduler_name=self.scheduler_name, filters=self)
         # Default plugins that the registry does not have, as it may be that of an embedder, are left out.
         sets = _without(profile.plugins, default_plugin_names() - registry.keys())
         self.plugins = self._make(sets, profile, registry)
@@ -246,8 +247,18 @@ class Framework(Lifecycle):
         On a node for which pods of at least the pod's priority are nominated, it must fit both with and without them; with
         them comes first. The view may be hypothetical: each row then counts with its own pods added and removed.
         """
-        crowded = self._with_nominated(state, pod, view, nominated)
-        outcome = self._filters.run(state, pod, view)
+        return self.run_shared_filters(state, pod, self._share(pod, view, nominated))
+
+    def share(self, pod: Pod, view: RowView) -> SharedView:
+        """The rows of the view without and with the nominated pods that the pod must yield to."""
+        return self._share(pod, view, self.handle.nominator.nominated_pods_for_node)
+
+    def run_shared_filters(self, state: CycleState, pod: Pod, shared: SharedView) -> Feasibility:
+        """As `run_filters`, for those who change the rows and ask again."""
+        crowded = None
+        if shared.crowded is not None:
+            crowded = Crowded(shared.positions, self._filters.run(state, pod, shared.crowded))
+        outcome = self._filters.run(state, pod, shared.view)
         feasible = outcome.feasible
         if crowded is not None:
             refused = np.delete(crowded.positions, crowded.outcome.feasible)
@@ -314,16 +325,8 @@ class Framework(Lifecycle):
             found = advice.apply(found)
         return found if len(found.feasible) else None
 
-    def _with_nominated(self, state: CycleState, pod: Pod, view: RowView, nominated: Nominated) -> Crowded | None:
-        guests = self._nominated_guests(pod, view, nominated)
-        if not guests:
-            return None
-        positions = np.array(sorted(guests), np.intp)
-        crowded = view.take(positions).hypothetical()
-        for i, position in enumerate(positions.tolist()):
-            for guest in guests[position]:
-                crowded.add_pod(i, guest)
-        return Crowded(positions, self._filters.run(state, pod, crowded))
+    def _share(self, pod: Pod, view: RowView, nominated: Nominated) -> SharedView:
+        return SharedView.with_guests(view, self._nominated_guests(pod, view, nominated))
 
     def _nominated_guests(self, pod: Pod, view: RowView, nominated: Nominated) -> dict[int, list[Pod]]:
         """Position -> pods nominated there that the pod must yield to."""

@@ -4,6 +4,7 @@ from typing import Any
 
 from schedcache.framework import Registry
 from schedcache.plugins.default_binder import DefaultBinder
+from schedcache.plugins.default_preemption import DefaultPreemption
 from schedcache.plugins.dynamic_resources import DynamicResources
 from schedcache.plugins.image_locality import ImageLocality
 from schedcache.plugins.inter_pod_affinity import InterPodAffinity
@@ -27,6 +28,7 @@ __all__ = ["default_registry", "installed_registry"]
 
 _DEFAULT: tuple[type[Any], ...] = (
     DefaultBinder,
+    DefaultPreemption,
     DynamicResources,
     ImageLocality,
     InterPodAffinity,

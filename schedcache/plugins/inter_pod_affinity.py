@@ -6,7 +6,6 @@ nothing to check, hypothetically added pods are not checked either: a nominated 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -34,7 +33,7 @@ from schedcache.framework import (
 from schedcache.model import Pod, PodShape
 from schedcache.plugins.affinity.hints import AffinityHints
 from schedcache.plugins.affinity.terms import AffinityTerms, KeyedTerm, OwnTerms, terms_problem
-from schedcache.plugins.nodes.domains import DomainCounts, Ints, Worth, pod_deltas, shape_of
+from schedcache.plugins.nodes.domains import DomainCounts, Ints, Worth
 from schedcache.plugins.nodes.matching import Mask
 
 NAME = "InterPodAffinity"
@@ -70,7 +69,7 @@ class _Affinity:
         rows = view.rows
         failing = self._verdict(rows, np.int64(0))
         if len(changed):
-            deltas = pod_deltas(view, changed.tolist(), self._worth)
+            deltas = view.moved_worth(self._worth)[changed]
             failing[changed] = self._verdict(rows[changed], deltas)
         return failing
 
@@ -113,8 +112,8 @@ class _Repulsion:
         return failing
 
     def _changed(self, view: RowView, changed: npt.NDArray[np.intp]) -> Mask:
-        rows, positions = view.rows[changed], changed.tolist()
-        self._learn_keys(view, positions)
+        rows = view.rows[changed]
+        self._learn_keys(view)
         failing = np.zeros(len(rows), np.bool_)
         for key, worth in self._worth_by_key.items():
             domains = self._domains.get(key)
@@ -122,13 +121,12 @@ class _Repulsion:
                 columns = view.columns
                 domains = self._domains[key] = DomainCounts(columns, key, np.zeros(columns.rows, np.int32))
             slots = domains.slots[rows]
-            failing |= (slots > 0) & (domains.sums[slots] + pod_deltas(view, positions, worth) > 0)
+            failing |= (slots > 0) & (domains.sums[slots] + view.moved_worth(worth)[changed] > 0)
         return failing
 
-    def _learn_keys(self, view: RowView, positions: Sequence[int]) -> None:
+    def _learn_keys(self, view: RowView) -> None:
         """Note the keys that the view's own pods bring in, which need not be among those of pods in place."""
-        pods = (group for i in positions for group in (view.added(i), view.removed(i)))
-        for shape in set(map(shape_of, chain.from_iterable(pods))) - self._tallies.keys():
+        for shape in view.moved_shapes() - self._tallies.keys():
             tally = self._tallies[shape] = self._tally(shape)
             for key in tally:
                 if key not in self._worth_by_key:

@@ -31,7 +31,7 @@ from schedcache.framework import (
     unschedulable,
 )
 from schedcache.model import LabelSelector, Pod, PodShape, TopologySpreadConstraint
-from schedcache.plugins.nodes.domains import Ints, Worth, pod_deltas
+from schedcache.plugins.nodes.domains import Ints, Worth
 from schedcache.plugins.spread.constraints import (
     DO_NOT_SCHEDULE,
     SCHEDULE_ANYWAY,
@@ -111,7 +111,7 @@ class _HardConstraint:
         """As `codes`, with the pods added to and removed from each row counted in its own domain."""
         rows = view.rows[changed]
         slots = self._domains.slots[rows]
-        deltas = pod_deltas(view, changed.tolist(), self._worth) * (self._domains.counted[rows] > 0)
+        deltas = view.moved_worth(self._worth)[changed] * (self._domains.counted[rows] > 0)
         before = self._sums[slots]
         matching = before + deltas
         # The least of the other domains: where this one alone is the least, that is the next.

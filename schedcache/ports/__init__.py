@@ -32,6 +32,7 @@ from schedcache.ports.extender import (
     asks_for,
 )
 from schedcache.ports.metrics import Metrics, NoMetrics
+from schedcache.ports.preemption import PreemptionExecutor
 from schedcache.ports.source import EventSink, EventSource, KubernetesObject, Outage
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "NotFoundError",
     "Outage",
     "OutcomeUnknownError",
+    "PreemptionExecutor",
     "RefusedError",
     "StatusWriter",
     "UnavailableError",

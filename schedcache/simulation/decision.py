@@ -11,6 +11,7 @@ from schedcache.framework import CycleState, Diagnosis, Evaluation, Framework, P
 from schedcache.framework.plugin_calls import checked_status, failed, rejection
 from schedcache.framework.runtime import Nominated
 from schedcache.model import Pod
+from schedcache.simulation.preemption import Preemption, RecordedPreemption
 
 
 class Decision:
@@ -26,6 +27,8 @@ class Decision:
         self.diagnosis: Diagnosis | None = None
         self.gated: Status | None = None
         self.state = CycleState()
+        self.preemption: Preemption | None = None
+        """What PostFilter made of it, where it was asked."""
         self.error = False
         """The attempt ended in an error; see `message`."""
 
@@ -45,7 +48,7 @@ class Decision:
             "scores": {name: self._scores_of(name) for name in sorted(self.totals)},
             "selected": self.selected,
             "message": self.message,
-            "preemption": None,
+            "preemption": None if self.preemption is None else self.preemption.want(),
         }
 
     def _scores_of(self, node: str) -> dict[str, Any]:
@@ -53,8 +56,10 @@ class Decision:
         return {"plugins": plugins, "total": self.totals[node]}
 
 
-def decide(framework: Framework, pod: Pod, snapshot: Snapshot, nominated: Nominated) -> Decision:
-    """Try the pod; every outcome is a Decision."""
+def decide(
+    framework: Framework, pod: Pod, snapshot: Snapshot, nominated: Nominated, evicted: RecordedPreemption
+) -> Decision:
+    """Try the pod; every outcome is a Decision. `evicted` is what the framework's handle preempts with."""
     decision = Decision()
     try:
         decision.gated = gate(framework, pod)
@@ -62,7 +67,13 @@ def decide(framework: Framework, pod: Pod, snapshot: Snapshot, nominated: Nomina
         decision.message, decision.error = str(error), True
         return decision
     if decision.gated is None:
-        _enter(decision, framework.evaluate(pod, snapshot, nominated, exhaustive=True))
+        found = framework.evaluate(pod, snapshot, nominated, exhaustive=True)
+        _enter(decision, found)
+        diagnosis = decision.diagnosis
+        if not found.fits and found.error is None and diagnosis is not None and framework.points["post_filter"]:
+            evicted.clear()
+            node_name, status = framework.run_post_filter(found.state, pod, snapshot, diagnosis.statuses)
+            decision.preemption = Preemption(node_name, status, evicted.victims)
     return decision
 
 

@@ -13,6 +13,7 @@ from schedcache.model import Pod
 from schedcache.plugins.default_plugins import installed_registry
 from schedcache.simulation.cluster import OfflineCluster
 from schedcache.simulation.decision import Decision, decide, gate
+from schedcache.simulation.preemption import RecordedPreemption
 from schedcache.simulation.profiles import profile_for
 from schedcache.simulation.warnings import left_out, warnings_for
 
@@ -32,6 +33,7 @@ class OfflineScheduler:
         self._config = config
         self._frameworks: dict[str, Framework] = {}
         self._snapshot: Snapshot | None = None
+        self._evicted = RecordedPreemption()
 
     @property
     def snapshot(self) -> Snapshot:
@@ -48,7 +50,7 @@ class OfflineScheduler:
             refused.message = unsupported
             return {**refused.want(), "warnings": warnings, "explanation": [unsupported]}
         warnings += left_out(pod, self._config.extenders)
-        decision = decide(framework, pod, self.snapshot, self._cluster.nominated_pods_for_node)
+        decision = decide(framework, pod, self.snapshot, self._cluster.nominated_pods_for_node, self._evicted)
         return {
             **decision.want(),
             "warnings": [*warnings, *warnings_for(pod, self._cluster, self.snapshot)],
@@ -85,7 +87,7 @@ class OfflineScheduler:
         profile, warnings = profile_for(pod.scheduler_name, self._config)
         name = profile.scheduler_name
         if name not in self._frameworks:
-            handle = Handle(cluster_objects=self._cluster.objects, nominator=self._cluster)
+            handle = Handle(cluster_objects=self._cluster.objects, nominator=self._cluster, preemption=self._evicted)
             self._frameworks[name] = Framework(profile, installed_registry(), handle)
         return self._frameworks[name], warnings
 

@@ -21,7 +21,8 @@ def simulate(
     Returns:
         `feasible` (node names), `rejected` (node -> plugin, code, reasons), `preFilterRejected`, `scores`
         (node -> plugins, total; weighted), `selected` (nodes with the highest total), `message` (of the FailedScheduling
-        event), `preemption`, and for people `warnings` and `explanation`.
+        event), `preemption` (None where it was not asked; else `nominatedNode`, `nominating`: set, clear or none, `victims`, `code`,
+        `message`), and for people `warnings` and `explanation`.
 
     Raises:
         MalformedObjectError: an object that cannot be read, with its name and the field.

@@ -22,6 +22,7 @@ READ_BY_PLUGINS = {
     "": ("namespaces", "services", "replicationcontrollers", "persistentvolumes", "persistentvolumeclaims"),
     "apps": ("replicasets", "statefulsets"),
     "storage.k8s.io": ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"),
+    "policy": ("poddisruptionbudgets",),
 }
 SCHEDULER_RIGHTS = {
     ("", "nodes"): READ,

@@ -11,14 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from schedcache.plugins.default_plugins import default_registry
 from schedcache.simulation import simulate
 
 VECTORS = Path(__file__).parent / "vectors"
 FOUND = Path(__file__).parent / "vectors_found"
-KEYS = ["feasible", "rejected", "preFilterRejected", "scores", "selected", "message"]
-if "DefaultPreemption" in default_registry():
-    KEYS.append("preemption")
+KEYS = ["feasible", "rejected", "preFilterRejected", "scores", "selected", "message", "preemption"]
 
 
 def cases():

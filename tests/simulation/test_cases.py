@@ -1,8 +1,9 @@
 """Demanding workloads and reports of users, restated: what kube-scheduler 1.37.2 says of each, node by node.
 
 `<id>.expect.json` names its input, whose name says what the case is about; `subjects`: pod -> node -> `fit` or a pattern
-of the reason, `chosen` the only right choice; `messages` the aggregate text; `scores` by plugin, before the weight;
-`requested` totals by node; `warn` what a warning must contain.
+of the reason, `chosen` the only right choice, or in mode `preempt` what preemption does: `nominated`, the number of
+`victims`, `victimFrom`; `messages` the aggregate text; `scores` by plugin, before the weight; `requested` totals by node;
+`warn` what a warning must contain.
 """
 
 import itertools
@@ -25,8 +26,9 @@ EXPECTED = {
 WEIGHTS = {"TaintToleration": 3, "NodeAffinity": 2, "PodTopologySpread": 2, "InterPodAffinity": 2}
 
 
-def ids_with(*keys):
-    return sorted(name for name, case in EXPECTED.items() if any(key in case for key in keys))
+def ids_with(*keys, preempting=False):
+    cases = ((name, case) for name, case in EXPECTED.items() if (case.get("mode") == "preempt") == preempting)
+    return sorted(name for name, case in cases if any(key in case for key in keys))
 
 
 def config_of(case):
@@ -59,6 +61,15 @@ def test_each_node_gets_the_verdict_of_kube_scheduler(case_id):
                 stopped = answer["rejected"].get(node) or answer["preFilterRejected"]
                 assert stopped, (subject, node)
                 assert re.search(expected, ", ".join(stopped["reasons"])), (subject, node)
+
+
+@pytest.mark.parametrize("case_id", ids_with("subjects", preempting=True))
+def test_room_is_made_where_kube_scheduler_makes_it(case_id):
+    for subject, expected in EXPECTED[case_id]["subjects"].items():
+        found = ask(EXPECTED[case_id], subject)["preemption"]
+        victims = [name.rpartition("/")[2] for name in found["victims"]]
+        assert (found["nominatedNode"], len(victims)) == (expected["nominated"], expected["victims"]), subject
+        assert set(victims) <= set(expected["victimFrom"]), subject
 
 
 @pytest.mark.parametrize("case_id", ids_with("messages"))

@@ -217,6 +217,25 @@ def test_the_command_says_by_its_status_whether_the_pods_fit(capsys, files):
     assert "node n1: Insufficient cpu (cpu: asks 9, 2 of 2 free) [NodeResourcesFit]" in out
 
 
+def test_the_command_names_the_victims_of_a_preemption(capsys, tmp_path):
+    container = {"name": "c", "resources": {"requests": {"cpu": "2"}}}
+    objects = [
+        {"kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "2", "pods": "9"}}},
+        {
+            "kind": "Pod",
+            "metadata": {"name": "low", "uid": "low"},
+            "spec": {"nodeName": "n1", "priority": 1, "containers": [container]},
+        },
+    ]
+    high = {"kind": "Pod", "metadata": {"name": "high"}, "spec": {"priority": 5, "containers": [container]}}
+    (tmp_path / "cluster.json").write_text(json.dumps({"kind": "List", "items": objects}))
+    (tmp_path / "pod.json").write_text(json.dumps(high))
+    status, out, _ = run(capsys, "--cluster", tmp_path / "cluster.json", "--pod", tmp_path / "pod.json")
+    assert status == 1
+    assert "preemption: found a potential placement for pod on node n1, preempting 1 victims" in out
+    assert "evicts default/low" in out
+
+
 def test_the_command_prints_json(capsys, files):
     status, out, _ = run(
         capsys, "--cluster", files / "cluster.yaml", "--pod", "web/waiting", "--replicas", 2, "-o", "json"

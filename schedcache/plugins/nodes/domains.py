@@ -3,20 +3,16 @@
 A *slot* is a node's domain as a number: 0 where the node is in none, else 1 + the id of its label's value.
 """
 
-from collections.abc import Callable, Sequence
-from operator import attrgetter
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from schedcache.cache import Columns
-from schedcache.framework import RowView
 from schedcache.model import PodShape
 
 Slots = npt.NDArray[np.int32]
 Ints = npt.NDArray[np.int64]
-
-shape_of = attrgetter("shape")
 
 
 def slots_of(columns: Columns, key: str) -> Slots:
@@ -61,11 +57,3 @@ class Worth(dict[PodShape, int]):
     def __missing__(self, shape: PodShape) -> int:
         found = self[shape] = self._count(shape)
         return found
-
-
-def pod_deltas(view: RowView, positions: Sequence[int], worth: Worth) -> Ints:
-    """For each position what its added pods count for, less what the removed ones do."""
-    # Preemption comes here for every pod that it puts back, on hundreds of rows: no bytecode per pod.
-    added, removed, of = view.added, view.removed, worth.__getitem__
-    deltas = [sum(map(of, map(shape_of, added(i)))) - sum(map(of, map(shape_of, removed(i)))) for i in positions]
-    return np.array(deltas, np.int64)

@@ -1,0 +1,136 @@
+"""DefaultPreemption: room for a pod of higher priority, at the lowest price (kube-scheduler 1.37)."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from schedcache.config.plugin_args import DefaultPreemptionArgs
+from schedcache.framework import (
+    Code,
+    CycleState,
+    Diagnosis,
+    EventHint,
+    Handle,
+    NodeStatuses,
+    PluginError,
+    Status,
+    Verdicts,
+    unresolvable,
+    unschedulable,
+)
+from schedcache.model import Pod
+from schedcache.plugins.preemption.budgets import KIND, Budgets
+from schedcache.plugins.preemption.dry_run import Candidates, Hopeless, dry_run
+
+if TYPE_CHECKING:
+    from schedcache.cache import Snapshot
+
+_NEVER = "Never"
+_NOT_HELPFUL = unresolvable("Preemption is not helpful for scheduling")
+_WAITING = unresolvable("waiting for the preemption for this pod to be finished")
+_PREFIX = "preemption: "
+
+
+class DefaultPreemption:
+    """Evicts pods of lower priority from one node, nominates the pod to it, and holds it back meanwhile.
+
+    Every node that evictions could help is tried, always: `minCandidateNodesPercentage` and `minCandidateNodesAbsolute` say
+    how many must be at least. Where the handle has nothing to evict with, nothing is preempted.
+    """
+
+    name = "DefaultPreemption"
+    kinds = (KIND,)
+
+    def __init__(self, _args: DefaultPreemptionArgs | None, handle: Handle) -> None:
+        self._handle = handle
+        self._budgets = Budgets(handle.cluster_objects)
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        executor = self._handle.preemption
+        return _WAITING if executor is not None and executor.is_running(pod.uid) else None
+
+    @staticmethod
+    def events_to_register() -> list[EventHint]:
+        """A deletion opens the gate of `pre_enqueue`; whether it helps is for the plugins to say that rejected the pod."""
+        return [EventHint("AssignedPod", ("Delete",), _is_for_others_to_say, by_spec=True)]
+
+    def post_filter(
+        self, state: CycleState, pod: Pod, snapshot: "Snapshot", rejected: NodeStatuses
+    ) -> tuple[str | None, Status]:
+        node_name, status = self._preempt(state, pod, snapshot, rejected)
+        told = (_PREFIX + status.message,) if status.message else ()
+        return node_name, Status(status.code, told)
+
+    def _preempt(
+        self, state: CycleState, pod: Pod, snapshot: "Snapshot", rejected: NodeStatuses
+    ) -> tuple[str | None, Status]:
+        executor, filters = self._handle.preemption, self._handle.filters
+        if executor is None or filters is None:
+            return None, unschedulable()
+        obstacle = _ineligible(pod, snapshot, rejected)
+        if obstacle:
+            return None, unschedulable(obstacle)
+        rows = rejected.rows_with(Code.UNSCHEDULABLE)
+        try:
+            candidates, hopeless = dry_run(filters, state, pod, snapshot, rows, self._budgets)
+        except PluginError as error:
+            return None, Status(Code.ERROR, (str(error),))
+        if not len(candidates):
+            fault = _fault(hopeless)
+            return (None, fault) if fault is not None else ("", unschedulable(_message(snapshot, hopeless)))
+        position = self._choose(candidates, snapshot)
+        node_name, victims = snapshot.columns.names[int(candidates.rows[position])], candidates.pods(position)
+        executor.preempt(pod, node_name, victims)
+        text = f"found a potential placement for pod on node {node_name}, preempting {len(victims)} victims"
+        return node_name, Status(Code.SUCCESS, (text,))
+
+    def _choose(self, candidates: Candidates, snapshot: "Snapshot") -> int:
+        best: list[int] = candidates.best().tolist()
+        if self._handle.chance is not None:
+            return self._handle.chance.choice(best)
+        names = snapshot.columns.names
+        return min(best, key=lambda position: names[int(candidates.rows[position])])
+
+
+def _ineligible(pod: Pod, snapshot: "Snapshot", rejected: NodeStatuses) -> str:
+    """Why the pod may not preempt now, "" where it may (PodEligibleToPreemptOthers)."""
+    if pod.spec.preemption_policy == _NEVER:
+        return "not eligible due to preemptionPolicy=Never."
+    info = snapshot.node_info_map.get(pod.nominated_node_name) if pod.nominated_node_name else None
+    if info is None:
+        return ""
+    status = rejected.get(info.name)
+    if status is not None and status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+        return ""
+    if any(other.priority < pod.priority and _terminates_by_preemption(other) for other in info.pods):
+        return "not eligible due to a terminating pod on the nominated node."
+    return ""
+
+
+def _terminates_by_preemption(pod: Pod) -> bool:
+    condition = pod.condition("DisruptionTarget") if pod.terminating else None
+    return condition is not None and condition.status == "True" and condition.reason == "PreemptionByScheduler"
+
+
+def _message(snapshot: "Snapshot", hopeless: Hopeless) -> str:
+    order = snapshot.columns.order
+    by_row = np.zeros(len(snapshot.columns.generation), np.intp)
+    by_row[hopeless.rows] = hopeless.ids
+    # What was not tried comes last in the table.
+    ids = by_row[order]
+    ids[ids == 0] = len(hopeless.table)
+    statuses = NodeStatuses(snapshot, order, Verdicts(ids, [*hopeless.table, _NOT_HELPFUL]))
+    return Diagnosis(len(order), statuses).message()
+
+
+def _fault(hopeless: Hopeless) -> Status | None:
+    """The errors among what the filters said, as kube-scheduler puts several together."""
+    found = {hopeless.table[i] for i in np.unique(hopeless.ids).tolist()}
+    errors = sorted({status.message for status in found if status is not None and not status.rejected})
+    if not errors:
+        return None
+    return Status(Code.ERROR, (errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]",))
+
+
+def _is_for_others_to_say(*_: Any) -> bool:
+    return False

@@ -1,0 +1,145 @@
+"""What would have to go for a pod to fit, on all candidate nodes at once (SelectVictimsOnNode, kube-scheduler 1.37).
+
+All pods of lower priority are taken off every row, one run of the filters tells where that is of no help, and then pods are
+put back a step at a time: in step i every row gets back its i-th pod, and one more run tells which rows cannot have it.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from schedcache.framework import (
+    Code,
+    CycleState,
+    Filters,
+    HypotheticalView,
+    LiftedPods,
+    Mask,
+    Rows,
+    SharedView,
+    Status,
+    unresolvable,
+)
+from schedcache.model import Pod
+from schedcache.plugins.preemption.budgets import Budgets
+
+if TYPE_CHECKING:
+    from schedcache.cache import Snapshot
+
+_NO_VICTIMS = unresolvable("No preemption victims found for incoming pod")
+Slots = npt.NDArray[np.intp]
+
+
+class Hopeless(NamedTuple):
+    """The rows where no eviction would help: `table[ids[i]]` says why `rows[i]` is one of them."""
+
+    rows: Rows
+    ids: Rows
+    table: list[Status | None]
+
+
+class Candidates:
+    """Rows on which the pod fits once the `victims` [position, slot] are gone; `violations` of budgets, by position."""
+
+    def __init__(self, lifted: LiftedPods, violating: Mask | None) -> None:
+        victims = lifted.off
+        self.rows = lifted.rows
+        self.victims = victims
+        self._lifted = lifted
+        table, everyone = lifted.table, np.arange(len(victims))
+        self.violations = self._count(violating)
+        priorities = np.where(victims, table.priority[lifted.kinds], 0)
+        # Slots go by importance: the first victim is of the highest priority, and of those the one that started first.
+        first = victims.argmax(axis=1) if victims.size else np.zeros(len(victims), np.intp)
+        self.top_priority = priorities[everyone, first]
+        self.number = victims.sum(axis=1)
+        self.priority_sum = priorities.sum(axis=1) + self.number * 2**31
+        self.earliest_start = table.starts[lifted.rows, first]
+
+    def _count(self, violating: Mask | None) -> npt.NDArray[np.int64]:
+        victims = self.victims
+        counted: npt.NDArray[np.int64] = (
+            np.zeros(len(victims), np.int64) if violating is None else (victims & violating).sum(axis=1)
+        )
+        return counted
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def pods(self, position: int) -> list[Pod]:
+        """The victims on the row, the most important first."""
+        return self._lifted.pods(position)
+
+    def best(self) -> Rows:
+        """The positions that kube-scheduler's pickOneNodeForPreemption might choose, ascending."""
+        best: Rows = np.arange(len(self))
+        for cost in (self.violations, self.top_priority, self.priority_sum, self.number, -self.earliest_start):
+            of_best = cost[best]
+            best = best[of_best == of_best.min(initial=2**63 - 1)]
+        return best
+
+
+def dry_run(
+    filters: Filters, state: CycleState, pod: Pod, snapshot: "Snapshot", rows: Rows, budgets: Budgets
+) -> tuple[Candidates, Hopeless]:
+    """Find the victims on each of the rows. Raises PluginError.
+
+    Pods that are put back with the preemptor still fitting are no victims: those whose eviction would break a budget are
+    tried first, then the others, by importance. A row that comes out without victims is a fault of the filters.
+    """
+    table = snapshot.pod_table
+    width = int(snapshot.columns.pod_count[rows].max(initial=0))
+    off = table.priority[table.kinds[rows, :width]] < pod.priority
+    prey = off.any(axis=1)
+    hopeless: list[tuple[Rows, Rows]] = [(rows[~prey], np.ones(int(np.count_nonzero(~prey)), np.intp))]
+    statuses: list[Status | None] = [None, _NO_VICTIMS]
+
+    shared = filters.share(pod, HypotheticalView.with_pods_off(snapshot, rows[prey], table, off[prey]))
+    found = filters.run_shared_filters(state, pod, shared)
+    if len(found.feasible) < len(shared):
+        ids, reasons = found.verdicts()
+        failed = np.flatnonzero(ids)
+        hopeless.append((shared.view.rows[failed], (ids[failed] + 1).astype(np.intp)))
+        statuses += reasons[1:]
+        shared = shared.take(found.feasible)
+    lifted = shared.view.lifted
+    violating = budgets.violating(lifted) if len(shared) else None
+    _reprieve(filters, state, pod, shared, violating)
+    none_left = lifted.count == 0
+    if np.count_nonzero(none_left):
+        statuses += [_without_victims(name) for name in shared.view.take(np.flatnonzero(none_left)).names()]
+        number = int(np.count_nonzero(none_left))
+        hopeless.append((lifted.rows[none_left], np.arange(number) + len(statuses) - number))
+        remaining = np.flatnonzero(~none_left)
+        lifted = lifted.take(remaining)
+        violating = None if violating is None else violating[remaining]
+    by_row, by_id = (np.concatenate(parts) for parts in zip(*hopeless, strict=True))
+    return Candidates(lifted, violating), Hopeless(by_row, by_id, statuses)
+
+
+def _reprieve(filters: Filters, state: CycleState, pod: Pod, shared: SharedView, violating: Mask | None) -> None:
+    """Put back whom the pod can do with; who is off in the end is a victim."""
+    lifted = shared.view.lifted
+    order, numbers = _in_turn(lifted, violating)
+    for step in range(int(numbers.max(initial=0))):
+        positions = np.flatnonzero(numbers > step)
+        slots = order[positions, step]
+        shared.put_back(positions, slots)
+        part = shared if len(positions) == len(shared) else shared.take(positions)
+        fits = np.zeros(len(positions), np.bool_)
+        fits[filters.run_shared_filters(state, pod, part).feasible] = True
+        shared.take_off(positions[~fits], slots[~fits])
+
+
+def _in_turn(lifted: LiftedPods, violating: Mask | None) -> tuple[Slots, npt.NDArray[np.int64]]:
+    """[position, turn]: the slot whose pod is put back in that turn; and the number of turns of each position."""
+    # A stable sort keeps slots of one rank in their order, which is that of importance.
+    rank = np.where(lifted.off, np.int8(1), np.int8(2))
+    if violating is not None:
+        rank[violating & lifted.off] = 0
+    return np.argsort(rank, axis=1, kind="stable"), lifted.count.copy()
+
+
+def _without_victims(node_name: str) -> Status:
+    return Status(Code.ERROR, (f'expected at least one victim pod on node "{node_name}"',))

@@ -1,0 +1,198 @@
+"""Whom preemption evicts and where, beside what kube-scheduler's own decisions (test_vectors) show."""
+
+import random
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from schedcache.framework import Code, FitError, PluginError, Registry, Status, unschedulable
+from schedcache.framework.filtering import passing
+from schedcache.framework.row_view import HypotheticalView
+from schedcache.plugins.default_plugins import default_registry
+from schedcache.plugins.default_preemption import DefaultPreemption
+from schedcache.plugins.preemption.budgets import Budgets
+from schedcache.plugins.preemption.dry_run import dry_run
+from tests.plugins.cluster import handle
+from tests.plugins.preemptions import Cluster, budget, node, one_by_one, pod, random_cluster
+
+
+def attempt(cluster, preemptor):
+    """What PostFilter makes of a pod that fits nowhere."""
+    nominated = cluster.nominations.nominated_pods_for_node
+    with pytest.raises(FitError) as caught:
+        cluster.framework.schedule(preemptor, cluster.snapshot, nominated, random.Random(0))
+    statuses = caught.value.diagnosis.statuses
+    return cluster.framework.run_post_filter(caught.value.state, preemptor, cluster.snapshot, statuses)
+
+
+def victims(cluster):
+    return [victim.name for victim in cluster.evictions.victims]
+
+
+@pytest.mark.parametrize("batch", range(8))
+def test_all_candidates_at_once_come_out_as_one_by_one(batch):
+    seen = set()
+    for seed in range(batch * 40, batch * 40 + 40):
+        cluster, preemptor = random_cluster(seed)
+        framework, snapshot = cluster.framework, cluster.snapshot
+        try:
+            framework.schedule(preemptor, snapshot, cluster.nominations.nominated_pods_for_node, random.Random(0))
+            continue
+        except PluginError:
+            continue
+        except FitError as error:
+            state, rows = error.state, error.diagnosis.statuses.rows_with(Code.UNSCHEDULABLE)
+        candidates, hopeless = dry_run(framework, state, preemptor, snapshot, rows, Budgets(cluster.objects))
+        found = {
+            snapshot.columns.names[row]: ([p.name for p in candidates.pods(i)], int(candidates.violations[i]))
+            for i, row in enumerate(candidates.rows.tolist())
+        }
+        assert found == one_by_one(cluster, state, preemptor, rows), seed
+        assert sorted([*candidates.rows, *hopeless.rows]) == sorted(rows)
+        seen.update(kind for names, broken in found.values() for kind in (f"{len(names)} victims", f"{broken} broken"))
+    assert {"1 victims", "2 victims", "0 broken", "1 broken"} <= seen
+
+
+def test_as_few_as_possible_go_and_the_youngest_of_the_least_important_first():
+    pods = [
+        pod("old", 0, "1", "n1", start="2026-01-05T08:00:00Z"),
+        pod("young", 0, "1", "n1", start="2026-01-05T09:00:00Z"),
+        pod("not-started", 0, "1", "n1"),
+        pod("important", 5, "1", "n1"),
+    ]
+    cluster = Cluster([node("n1")], pods)
+    assert attempt(cluster, pod("p", 10, "2"))[0] == "n1"
+    assert victims(cluster) == ["young", "not-started"]
+
+
+@pytest.mark.parametrize(
+    ("worse", "better", "budgets"),
+    [
+        pytest.param([pod("x", 0, "4", "n1")], [pod("y", 9, "4", "n2", app="b")], [budget("b", 0)], id="budgets"),
+        pytest.param([pod("x", 9, "4", "n1")], [pod("y", 8, "4", "n2")], [], id="highest priority"),
+        pytest.param(
+            [pod("x", 5, "2", "n1"), pod("x2", 4, "2", "n1")],
+            [pod("y", 5, "2", "n2"), pod("y2", 3, "2", "n2")],
+            [],
+            id="sum",
+        ),
+        pytest.param(
+            [pod("x", 0, "2", "n1"), pod("x2", -2, "2", "n1")], [pod("y", 0, "4", "n2")], [], id="number by their sum"
+        ),
+        pytest.param(
+            [pod("x", 0, "4", "n1", start="2026-01-05T08:00:00Z")],
+            [pod("y", 0, "4", "n2", start="2026-01-05T09:00:00Z")],
+            [],
+            id="start",
+        ),
+    ],
+)
+def test_the_cheapest_node_is_chosen(worse, better, budgets):
+    for nodes in ([node("n1"), node("n2")], [node("n2"), node("n1")]):
+        cluster = Cluster(nodes, [*worse, *better], budgets)
+        assert attempt(cluster, pod("p", 10, "4"))[0] == "n2"
+
+
+def test_chance_decides_between_equals_and_names_where_there_is_none():
+    nodes, pods = [node(f"n{i}") for i in range(4)], [pod(f"p{i}", 0, "4", f"n{i}") for i in range(4)]
+    chosen = {attempt(Cluster(nodes, pods, chance=random.Random(seed)), pod("p", 1, "4"))[0] for seed in range(30)}
+    assert chosen == {"n0", "n1", "n2", "n3"}
+    assert attempt(Cluster(nodes[::-1], pods), pod("p", 1, "4"))[0] == "n0"
+
+
+def test_a_pod_that_two_budgets_cover_uses_up_both():
+    # By importance p0..p3: `one` has room for three, `two` for one. p1 breaks `two`, after it has taken from `one`.
+    pods = [pod(f"p{i}", 0, "1", "n1", start=f"2026-01-05T0{i}:00:00Z", labels={"tier": "x"}) for i in range(4)]
+    cluster = Cluster([node("n1")], pods, [budget("one", 2), budget("two", 1, labels={"tier": "x"})])
+    off = np.ones((1, 4), np.bool_)
+    view = HypotheticalView.with_pods_off(cluster.snapshot, np.array([0]), cluster.snapshot.pod_table, off)
+    assert Budgets(cluster.objects).violating(view.lifted).tolist() == [[False, True, True, True]]
+
+
+def test_budgets_that_change_are_seen():
+    cluster = Cluster([node("n1"), node("n2")], [pod("x", 0, "4", "n1"), pod("y", 1, "4", "n2", app="b")])
+    assert attempt(cluster, pod("p", 2, "4"))[0] == "n1"
+    cluster.objects.add("PodDisruptionBudget", budget("b", 1))
+    assert attempt(cluster, pod("p", 2, "4"))[0] == "n1"
+    cluster.objects.add("PodDisruptionBudget", budget("b", 0))
+    assert attempt(cluster, pod("p", 2, "4"))[0] == "n2"
+    cluster.objects.add("PodDisruptionBudget", budget("b", 0, app="b"))
+    assert attempt(cluster, pod("p", 2, "4"))[0] == "n1"
+
+
+def test_without_anything_to_evict_with_nothing_is_preempted():
+    plugin = DefaultPreemption(None, handle())
+    cluster = Cluster([node("n1")], [pod("x", 0, "4", "n1")])
+    assert plugin.post_filter({}, pod("p", 1), cluster.snapshot, {}) == (None, unschedulable())
+    assert plugin.pre_enqueue(pod("p", 1)) is None
+
+
+def test_the_preemptor_waits_as_long_as_its_victims_are_being_deleted():
+    class Busy:
+        def is_running(self, uid):
+            return uid == "uid-p"
+
+    plugin = DefaultPreemption(None, replace(handle(), preemption=Busy()))
+    held = plugin.pre_enqueue(pod("p"))
+    assert held == Status(
+        Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("waiting for the preemption for this pod to be finished",)
+    )
+    assert plugin.pre_enqueue(pod("other")) is None
+    [hint] = plugin.events_to_register()
+    assert (hint.resource, hint.actions) == ("AssignedPod", ("Delete",))
+    assert hint.fn(pod("p"), pod("victim", on="n1"), None) is False
+
+
+class Contrary:
+    """Rejects the pod as a whole, and passes it everywhere: eviction of nobody would do."""
+
+    name = "Contrary"
+
+    def __init__(self, _args, _handle):
+        pass
+
+    def pre_filter(self, _state, _pod, _snapshot):
+        return unschedulable("not today")
+
+    def filter(self, _state, _pod, view):
+        return passing(len(view))
+
+
+class Broken(Contrary):
+    """Says no at first, and fails once pods are off."""
+
+    name = "Broken"
+
+    def pre_filter(self, _state, _pod, _snapshot):
+        return None
+
+    def filter(self, _state, _pod, view):
+        if view.changed:
+            raise RuntimeError("out of order")
+        return passing(len(view))
+
+
+def with_plugin(plugin, *nodes_and_pods):
+    registry = Registry({**default_registry(), plugin.name: plugin})
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}],
+    }
+    return Cluster(*nodes_and_pods, registry=registry, config=config)
+
+
+def test_a_node_that_needs_no_victims_is_an_error():
+    cluster = with_plugin(Contrary, [node("n1")], [pod("x", 0, "1", "n1")])
+    node_name, status = attempt(cluster, pod("p", 1))
+    assert (node_name, status.code) == (None, Code.ERROR)
+    assert status.message == 'preemption: expected at least one victim pod on node "n1"'
+
+
+def test_a_filter_that_fails_in_the_dry_run_is_an_error_that_names_it():
+    cluster = with_plugin(Broken, [node("n1")], [pod("x", 0, "4", "n1")])
+    node_name, status = attempt(cluster, pod("p", 1, "4"))
+    assert (node_name, status.code) == (None, Code.ERROR)
+    assert status.message == 'preemption: running "Broken" filter plugin: out of order'
+    assert victims(cluster) == []
