@@ -25,13 +25,14 @@ from schedcache.kube.watch.kinds import KINDS, Kind
 from schedcache.kube.watch.reflector import Reflector
 from schedcache.kube.write.binder import ApiBinder
 from schedcache.kube.write.event_recorder import ApiEventRecorder
+from schedcache.kube.write.evictor import ApiEvictor
 from schedcache.kube.write.rate import TokenBucket
 from schedcache.kube.write.status_writer import ApiStatusWriter
 from schedcache.kube.write.volume_writer import ApiVolumeWriter
 from schedcache.model import Pod
 from schedcache.plugins.default_plugins import installed_registry
 from schedcache.ports import EventSink
-from schedcache.scheduling import PodStore, Scheduler, make_profiles
+from schedcache.scheduling import PodStore, Preemptions, Scheduler, make_profiles
 from schedcache.server.metrics import PrometheusMetrics
 from schedcache.server.state_metrics import StateCollector
 
@@ -144,7 +145,8 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
         binder = ApiBinder(transport, rate, settings.writes, read_pod=read_pod)
         writers = () if settings.observe else _writers(transport, settings)
         recorder, status_writer = writers or (Nobody(), Nobody())
-        pods, plugins = PodStore(), installed_registry()
+        pods, plugins, rng = PodStore(), installed_registry(), random.Random()
+        preemptions = None if settings.observe else Preemptions(_evictor(transport, settings), recorder, metrics)
 
         def contradicted(error: CacheCorruptedError) -> None:
             scheduler.state.contradicted("validation", error)
@@ -159,6 +161,8 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
             volume_writer=ApiVolumeWriter(transport, TokenBucket(settings.qps, settings.burst)),
             node_lister=cache.get_node,
             extenders=extenders,
+            preemption=preemptions,
+            chance=rng,
             pod_lister=pods.get,
             clock=time.monotonic,
             initial_backoff=settings.configuration.pod_initial_backoff_seconds,
@@ -179,9 +183,10 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
             metrics=metrics,
             clock=time.monotonic,
             sleep=asyncio.sleep,
-            rng=random.Random(),
+            rng=rng,
             # As many again wait for their turn, so that a request follows where another ends.
             max_binding=2 * settings.writes.concurrent_binds,
+            preemptions=preemptions,
             request_rebuild=lambda reason: source.request_rebuild(reason),  # noqa: PLW0108  made below
         )
         source = make_source(settings, transport, scheduler.handlers, frameworks.values(), kinds)
@@ -198,6 +203,11 @@ def _writers(transport: Transport, settings: Settings) -> tuple[ApiEventRecorder
         ApiEventRecorder(transport, budget, names, settings.writes),
         ApiStatusWriter(transport, budget, settings.writes),
     )
+
+
+def _evictor(transport: Transport, settings: Settings) -> ApiEvictor:
+    """On a budget of its own: neither bad news nor a burst of binds delays the room that somebody waits for."""
+    return ApiEvictor(transport, TokenBucket(settings.qps, settings.burst), settings.writes)
 
 
 def make_source(

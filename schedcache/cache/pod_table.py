@@ -57,6 +57,10 @@ class PodTable:
             self._version = columns.version
         return self
 
+    def lowest_priority(self) -> int:
+        """Of all pods; without any it is higher than every priority."""
+        return int(self.priority.min())
+
     def pods(self, row: int) -> list[Pod]:
         """The pods of a row, by slot."""
         return _ranked(self._columns.infos[row])
@@ -126,6 +130,7 @@ class PodTable:
             if key is not None:
                 del self._kind_of[key]
             self._by_kind[kind] = None
+            self.priority[kind] = _LIMIT
             self._free.append(kind)
 
     def _grow_kinds(self) -> None:

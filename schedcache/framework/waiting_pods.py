@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 
 from schedcache.config.duration import go_duration
-from schedcache.framework.status import Status, unschedulable
+from schedcache.framework.status import Code, Status
 from schedcache.model import Pod
 
 MAX_WAIT = 15 * 60.0
@@ -32,10 +32,16 @@ class WaitingPod:
 
     def reject(self, plugin: str, message: str) -> bool:
         """The pod may not be bound; False if it is already decided."""
+        return self._stop(Code.UNSCHEDULABLE, plugin, message)
+
+    def preempt(self, plugin: str, message: str) -> bool:
+        """The pod has to make way; nothing is wrong with it, so it is tried again. False if it is already decided."""
+        return self._stop(Code.ERROR, plugin, message)
+
+    def _stop(self, code: Code, plugin: str, message: str) -> bool:
         if self._decided.is_set():
             return False
-        status = unschedulable(message)
-        self._outcome = Status(status.code, status.reasons, plugin)
+        self._outcome = Status(code, (message,), plugin)
         self._decided.set()
         return True
 

@@ -95,16 +95,17 @@ class KopfSettings(SourceSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class WriteSettings:
-    """For an `ApiBinder`, an `ApiStatusWriter` and an `ApiEventRecorder`.
+    """For an `ApiBinder`, an `ApiEvictor`, an `ApiStatusWriter` and an `ApiEventRecorder`.
 
     Attributes:
         concurrent_binds: requests under way at once; twice as many pods may be on their way. Measured with an event for each bind:
             16 are a tenth slower, 32 a few per cent (etcd has less to batch), and 100 gain nothing.
+        concurrent_evictions: their requests under way at once: as many as kube-scheduler has workers by default.
         concurrent_patches: of conditions and nominations, likewise.
         concurrent_events: as many as binds, so that the events of a burst do not appear long after it.
         waiting_patches: how many pods' writes may wait; further ones are dropped.
         waiting_events: events that may wait, likewise.
-        retry_tries: how often a condition or an event is sent, the first time included.
+        retry_tries: how often an eviction, a condition or an event is sent, the first time included.
         retry_backoff: the pauses between tries; about ten seconds in all.
         repeated_warning_seconds: similar failures are logged at most once in this time.
         event_series_limit: events that are remembered for merging; the oldest is forgotten first.
@@ -117,6 +118,7 @@ class WriteSettings:
     """
 
     concurrent_binds: int = 64
+    concurrent_evictions: int = 16
     concurrent_patches: int = 8
     concurrent_events: int = 64
     waiting_patches: int = 50_000

@@ -67,6 +67,7 @@ class DefaultPreemption:
         executor, filters = self._handle.preemption, self._handle.filters
         if executor is None or filters is None:
             return None, unschedulable()
+        executor.attempted()
         obstacle = _ineligible(pod, snapshot, rejected)
         if obstacle:
             return None, unschedulable(obstacle)
@@ -75,7 +76,7 @@ class DefaultPreemption:
             candidates, hopeless = dry_run(filters, state, pod, snapshot, rows, self._budgets)
         except PluginError as error:
             return None, Status(Code.ERROR, (str(error),))
-        if not len(candidates):
+        if candidates is None:
             fault = _fault(hopeless)
             return (None, fault) if fault is not None else ("", unschedulable(_message(snapshot, hopeless)))
         position = self._choose(candidates, snapshot)

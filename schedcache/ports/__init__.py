@@ -32,7 +32,7 @@ from schedcache.ports.extender import (
     asks_for,
 )
 from schedcache.ports.metrics import Metrics, NoMetrics
-from schedcache.ports.preemption import PreemptionExecutor
+from schedcache.ports.preemption import Evictor, PreemptionExecutor
 from schedcache.ports.source import EventSink, EventSource, KubernetesObject, Outage
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "EventRecorder",
     "EventSink",
     "EventSource",
+    "Evictor",
     "Extender",
     "ExtenderError",
     "ExtenderResult",

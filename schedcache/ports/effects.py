@@ -47,5 +47,10 @@ class StatusWriter(Protocol):
 class EventRecorder(Protocol):
     """Publishes Kubernetes events, in the background: merged into series, limited per pod, bounded in memory."""
 
-    def event(self, regarding: Pod, type_: str, reason: str, action: str, note: str) -> None:
-        """Record one event; `type_` is Normal or Warning, `note` is cut to 1,024 bytes as kube-scheduler does."""
+    def event(
+        self, regarding: Pod, type_: str, reason: str, action: str, note: str, *, related: Pod | None = None
+    ) -> None:
+        """Record one event; `type_` is Normal or Warning, `note` is cut to 1,024 bytes as kube-scheduler does.
+
+        `related`: the pod on whose account it happened, whose profile then reports it.
+        """

@@ -16,6 +16,7 @@ from schedcache.scheduling.binding_cycle import MAX_BINDING
 from schedcache.scheduling.event_handlers import EventHandlers
 from schedcache.scheduling.following import make_cache_sink
 from schedcache.scheduling.pod_store import PodStore
+from schedcache.scheduling.preemptions import Preemptions
 from schedcache.scheduling.profiles import make_profiles
 from schedcache.scheduling.scheduler import Scheduler
 from schedcache.scheduling.state import SchedulingState
@@ -24,6 +25,7 @@ __all__ = [
     "MAX_BINDING",
     "EventHandlers",
     "PodStore",
+    "Preemptions",
     "Scheduler",
     "SchedulingState",
     "make_cache_sink",

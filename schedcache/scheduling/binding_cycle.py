@@ -27,13 +27,15 @@ _log = structlog.get_logger(__name__)
 class _Running:
     """A binding cycle under way."""
 
-    __slots__ = ("abandoned", "on_permit", "pre_bind", "task")
+    __slots__ = ("abandoned", "on_permit", "pre_bind", "stopped", "task")
 
     def __init__(self, task: asyncio.Task[None], *, on_permit: bool) -> None:
         self.task = task
         self.on_permit = on_permit
         self.pre_bind: asyncio.Task[Status | None] | None = None
         self.abandoned = False
+        self.stopped = ""
+        """Why its PreBind was stopped."""
 
 
 class BindingCycles:
@@ -88,6 +90,21 @@ class BindingCycles:
         if running.pre_bind is not None:
             running.pre_bind.cancel()
         return True
+
+    def stop_pre_bind(self, uid: str, why: str) -> bool:
+        """End the pod's PreBind, and do not bind it; False if it is not in PreBind."""
+        running = self._running.get(uid)
+        if running is None or running.pre_bind is None or running.pre_bind.done():
+            return False
+        running.stopped = why
+        running.pre_bind.cancel()
+        return True
+
+    async def ended(self, uid: str) -> None:
+        """Wait until no cycle runs for the pod any more."""
+        running = self._running.get(uid)
+        if running is not None:
+            await asyncio.wait([running.task])
 
     async def drain(self, seconds: float) -> None:
         """Give the bindings under way some time to end, then end them; those without an outcome by then are forgotten here.
@@ -178,6 +195,8 @@ class BindingCycles:
                 running.pre_bind = None
                 work.cancel()
                 await asyncio.gather(work, return_exceptions=True)
+        if running.stopped:
+            return Status(Code.ERROR, (running.stopped,))
         return _ABANDONED if work.cancelled() else work.result()
 
     def _enter(self) -> None:

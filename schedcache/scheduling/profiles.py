@@ -1,12 +1,13 @@
 """Profiles and the queue that serves them all."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Iterable
 
 from schedcache.cache import ClusterObjects
 from schedcache.config import KubeSchedulerProfile
 from schedcache.framework import Extenders, Framework, Handle, NodeLister, PluginSetError, Registry, no_node
-from schedcache.ports import Binder, Metrics, NoMetrics, VolumeWriter
+from schedcache.ports import Binder, Metrics, NoMetrics, PreemptionExecutor, VolumeWriter
 from schedcache.queue import Nominator, PodLister, QueueMetrics, SchedulingQueue, priority_sort
 from schedcache.scheduling.measured_framework import MeasuredFramework
 from schedcache.scheduling.stand_ins import STAND_IN_HINTS
@@ -21,6 +22,8 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
     volume_writer: VolumeWriter | None = None,
     node_lister: NodeLister = no_node,
     extenders: Extenders | None = None,
+    preemption: PreemptionExecutor | None = None,
+    chance: random.Random | None = None,
     pod_lister: PodLister,
     clock: Callable[[], float],
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
@@ -32,8 +35,9 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
 ) -> tuple[dict[str, Framework], SchedulingQueue]:
     """Frameworks by scheduler name, and their queue. Times are seconds; `profiles` have their defaults filled in.
 
-    `binder` None: nothing will be bound; `volume_writer` None: no claim that waits for its first consumer will be. Raises
-    PluginSetError for a profile that does not make sense, for two that sort the queue differently, and for a plugin that registers
+    `binder` None: nothing will be bound; `volume_writer` None: no claim that waits for its first consumer will be;
+    `preemption` None: nobody is evicted. `chance` decides where plugins find several nodes equally good. Raises PluginSetError for a
+    profile that does not make sense, for two that sort the queue differently, and for a plugin that registers
     an event which does not exist.
     """
     nominator = Nominator(pod_lister)
@@ -45,6 +49,8 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
         volume_writer=volume_writer,
         node_lister=node_lister,
         extenders=extenders,
+        preemption=preemption,
+        chance=chance,
         clock=clock,
         sleep=sleep,
     )

@@ -18,6 +18,7 @@ from schedcache.scheduling.failure import FailureHandler
 from schedcache.scheduling.live_read import LiveReader
 from schedcache.scheduling.pod_events import PodEvents
 from schedcache.scheduling.pod_store import PodStore
+from schedcache.scheduling.preemptions import PLUGIN, Preemptions
 from schedcache.scheduling.schedule_one import SchedulingCycle
 from schedcache.scheduling.state import SchedulingState
 
@@ -52,9 +53,10 @@ class Scheduler:
         sleep: Sleep,
         rng: random.Random,
         request_rebuild: Callable[[str], None],
+        preemptions: Preemptions | None = None,
         max_binding: int = MAX_BINDING,
     ) -> None:
-        """`frameworks` by scheduler name. `clock` in seconds, monotonic; `sleep` waits on it.
+        """`frameworks` by scheduler name, made to preempt through `preemptions`. `clock` in seconds; `sleep` waits on it.
 
         `request_rebuild(why)` makes the event source read everything again.
         """
@@ -73,6 +75,9 @@ class Scheduler:
         self._asking_cycle = SchedulingCycle(self.state, frameworks, failures, rng)
         self.bindings = BindingCycles(self.state, failures, recorder, reader, sleep=sleep, max_binding=max_binding)
         self.expiry = AssumedPodExpiry(self.state, reader)
+        self._preemptions = preemptions
+        if preemptions is not None:
+            preemptions.serve(self.state, self._preempt_here)
         self.last_housekeeping: float | None = None
         """When housekeeping last began, on the clock: if the loop is alive, that was a moment ago."""
 
@@ -84,8 +89,9 @@ class Scheduler:
             tasks.create_task(self._expire())
 
     async def drain(self, seconds: float) -> None:
-        """After `run`: let the bindings under way end; those that have no outcome in time are forgotten."""
-        await self.bindings.drain(seconds)
+        """After `run`: let bindings and evictions under way end; bindings that have no outcome in time are forgotten."""
+        evictions = self._preemptions.drain(seconds) if self._preemptions is not None else asyncio.sleep(0)
+        await asyncio.gather(self.bindings.drain(seconds), evictions)
 
     async def _schedule(self, tasks: asyncio.TaskGroup) -> None:
         queue, clock, bindings = self.state.queue, self.state.clock, self.bindings
@@ -144,3 +150,15 @@ class Scheduler:
     def _reject_waiting(self, uid: str, why: str) -> bool:
         found = (framework.waiting_pods.get(uid) for framework in self.frameworks.values())
         return any(waiting.reject("", why) for waiting in found if waiting is not None)
+
+    async def _preempt_here(self, uid: str) -> bool:
+        """A pod that is not bound yet makes way without being deleted; False where its bind may be under way."""
+        found = (framework.waiting_pods.get(uid) for framework in self.frameworks.values())
+        waiting = [pod for pod in found if pod is not None]
+        if waiting:
+            stopped = any(pod.preempt(PLUGIN, "preempted") for pod in waiting)
+        else:
+            stopped = self.bindings.stop_pre_bind(uid, f"preempted by {PLUGIN}")
+        if stopped:
+            await self.bindings.ended(uid)
+        return stopped

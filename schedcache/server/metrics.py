@@ -83,6 +83,7 @@ class PrometheusMetrics:
         self._permit = cache(lambda result: permit.labels(result).observe)
         self._define_queue_metrics()
         self._define_extender_metrics()
+        self._define_preemption()
         self._define_repairs()
 
     def _define_queue_metrics(self) -> None:
@@ -106,6 +107,20 @@ class PrometheusMetrics:
         self._after_flush = self._counter(
             "pod_scheduled_after_flush", "Pods scheduled after only the time limit had woken them: an event was missed."
         ).inc
+
+    def _define_preemption(self) -> None:
+        self.preemption_attempt: Callable[[], None] = self._counter(
+            "preemption_attempts", "Times that room was to be made for a pod."
+        ).inc
+        self.preemption_victims: Callable[[int], None] = self._histogram(
+            "preemption_victims", "Victims on the node that was chosen.", exponential_buckets(1, 2, 7)
+        ).observe
+        self._preemptions = self._counter(
+            "preemption_goroutines_execution", "Evictions for one pod, by result.", "result"
+        )
+        self._preemption_seconds = self._histogram(
+            "preemption_goroutines_duration_seconds", "Time of the evictions for one pod.", _SLI_SECONDS, "result"
+        )
 
     def _define_extender_metrics(self) -> None:
         self._extender_calls = self._counter(
@@ -143,6 +158,10 @@ class PrometheusMetrics:
 
     def permit_wait(self, result: str, seconds: float) -> None:
         self._permit(result)(seconds)
+
+    def preemption_done(self, result: str, seconds: float) -> None:
+        self._preemptions.labels(result).inc()
+        self._preemption_seconds.labels(result).observe(seconds)
 
     def bind_doubt(self, outcome: str) -> None:
         self._doubts.labels(outcome).inc()

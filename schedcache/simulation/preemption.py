@@ -13,6 +13,9 @@ class RecordedPreemption:
     def __init__(self) -> None:
         self.victims: Sequence[Pod] = ()
 
+    def attempted(self) -> None:
+        """Nothing to write down."""
+
     def preempt(self, _preemptor: Pod, _node_name: str, victims: Sequence[Pod]) -> None:
         self.victims = victims
 

@@ -15,7 +15,7 @@ Act = Callable[[Pod, str], Awaitable[None] | None]
 
 
 class MemoryApi:
-    """Pods as a server keeps them, and the Binder and the VolumeWriter of a scheduler.
+    """Pods as a server keeps them, and the Binder, the VolumeWriter and the Evictor of a scheduler.
 
     Of volumes and claims it keeps nothing: what is written to them is taken as it is, and told. What a volume controller would do then
     is for the test to tell.
@@ -28,6 +28,9 @@ class MemoryApi:
         before_bind: each is called in one bind, in turn, before it is carried out: to delay it, or to refuse it.
         after_bind: as `before_bind`, but after it is carried out and before the answer: to lose the answer.
         on_get: raised by the next reads, in turn.
+        evictions: UID of every pod that was to be evicted, in turn, and before it that of its preemptor when it was nominated.
+        before_evict: as `before_bind`, for evictions.
+        grace: evicted pods are terminating until somebody deletes them; otherwise they are gone at once.
         watching: changes are reported at once; otherwise when `deliver` is called, or with the next change that is reported.
         handlers: take the changes; set by the `World`.
     """
@@ -42,6 +45,9 @@ class MemoryApi:
         self.before_bind: list[Act] = []
         self.after_bind: list[Act] = []
         self.on_get: list[Exception] = []
+        self.evictions: list[str] = []
+        self.before_evict: list[Act] = []
+        self.grace = False
         self.watching = True
         self._pending: list[Callable[[], None]] = []
         self._versions = itertools.count(1000)
@@ -154,6 +160,31 @@ class MemoryApi:
     def _after(self, _version: str) -> str:
         return self.version()
 
+    # ---- the Evictor
+
+    async def nominate(self, pod: Pod, node_name: str) -> None:
+        """Raises NotFoundError."""
+        self.evictions.append(pod.uid)
+        await asyncio.sleep(0)
+        found = self.pods.get((pod.namespace, pod.name))
+        if found is None or found.uid != pod.uid:
+            raise NotFoundError(f"pods {pod.name!r} not found", status=404)
+        self.change(pod.uid, nominated_node_name=node_name)
+
+    async def evict(self, victim: Pod, condition: PodCondition) -> bool:
+        """Raises whatever `before_evict` raises."""
+        self.evictions.append(victim.uid)
+        await asyncio.sleep(0)
+        if self.before_evict:
+            await _act(self.before_evict.pop(0), victim, victim.node_name)
+        found = self.pods.get((victim.namespace, victim.name))
+        if found is None or found.uid != victim.uid:
+            return False
+        self.change(victim.uid, conditions=(*found.conditions, condition), deletion_timestamp="2026-01-05T12:00:00Z")
+        if not self.grace:
+            self.delete(victim.uid)
+        return True
+
 
 async def _act(act: Act, pod: Pod, node_name: str) -> None:
     result = act(pod, node_name)
@@ -173,7 +204,9 @@ class Recorder:
         self.events: list[tuple[str, str, str]] = []
         self.patches: list[tuple[str, PodCondition | None, str | None]] = []
 
-    def event(self, regarding: Pod, type_: str, reason: str, action: str, note: str) -> None:
+    def event(
+        self, regarding: Pod, type_: str, reason: str, action: str, note: str, *, related: Pod | None = None
+    ) -> None:
         self.events.append((regarding.uid, reason, note))
 
     def patch_status(self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None = None) -> None:

@@ -13,7 +13,7 @@ from schedcache.plugins.default_binder import DefaultBinder
 from schedcache.plugins.default_plugins import default_registry
 from schedcache.plugins.priority_sort import PrioritySort
 from schedcache.ports import Extender, Metrics, NoMetrics
-from schedcache.scheduling import PodStore, Scheduler, make_profiles
+from schedcache.scheduling import PodStore, Preemptions, Scheduler, make_profiles
 from schedcache.scheduling.binding_cycle import MAX_BINDING
 from schedcache.testing.memory_api import MemoryApi, Recorder
 from schedcache.testing.virtual_clock import VirtualClock, settle
@@ -38,6 +38,7 @@ class World:
         recorder: the events and conditions that were written.
         cache: the scheduler's, as are `queue`, `objects` and `pods`.
         scheduler: with `handlers`, which take nodes and other objects, and `frameworks` by scheduler name.
+        preemptions: the evictions under way, all of them through `api`.
         rebuilds: why everything was to be read again, in turn.
     """
 
@@ -83,6 +84,7 @@ class World:
         self.cache = SchedulerCache(clock=self.clock, validate=True, on_corruption=contradicted, stories=Stories())
         self.objects = ClusterObjects(validate=True, on_corruption=contradicted)
         metrics = metrics or NoMetrics()
+        self.preemptions = Preemptions(self.api, self.recorder, metrics)
         frameworks, self.queue = make_profiles(
             [] if observe else configuration.profiles,
             Registry({**default_registry(), **{plugin.name: plugin for plugin in known}}),
@@ -90,6 +92,7 @@ class World:
             binder=self.api,
             volume_writer=self.api,
             node_lister=self.cache.get_node,
+            preemption=self.preemptions,
             pod_lister=self.pods.get,
             metrics=metrics,
             clock=self.clock,
@@ -110,6 +113,7 @@ class World:
             sleep=self.clock.sleep,
             rng=random.Random(0),
             request_rebuild=self.rebuilds.append,
+            preemptions=self.preemptions,
             max_binding=max_binding,
         )
         self.api.handlers = self.scheduler.handlers

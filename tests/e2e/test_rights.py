@@ -8,7 +8,7 @@ from schedcache.app.program import assembled
 from schedcache.app.settings import Settings
 from schedcache.config import config_from_dict
 from schedcache.kube.watch.kinds import KINDS
-from schedcache.testing import FakeVolumeController, FaultProxy, LoseResponse, read_manifest, wait_until
+from schedcache.testing import FakeKubelet, FakeVolumeController, FaultProxy, LoseResponse, read_manifest, wait_until
 from tests.e2e.acts import claim, local_volume, storage_class
 from tests.e2e.scheduler_process import SchedulerProcess
 from tests.e2e.truth import assert_dump_is_truth, believed, unfinished
@@ -70,7 +70,10 @@ async def test_the_scheduler_needs_no_more_than_its_role(cluster, tmp_path, sour
             return reasons.count("Scheduled") == 20 and "FailedScheduling" in reasons and condition is not None
 
         await wait_until(told)
-        assert (await condition_of(cluster, "big-0"))["message"] == "0/5 nodes are available: 5 Insufficient cpu."
+        assert (await condition_of(cluster, "big-0"))["message"] == (
+            "0/5 nodes are available: 5 Insufficient cpu. "
+            "preemption: 0/5 nodes are available: 5 Preemption is not helpful for scheduling."
+        )
         await storage_class("late")(cluster)
         await storage_class("local", provisioner="kubernetes.io/no-provisioner")(cluster)
         await local_volume("disk", "node-0", "local")(cluster)
@@ -94,6 +97,22 @@ async def test_the_scheduler_needs_no_more_than_its_role(cluster, tmp_path, sour
     assert scheduler.complaints() == []
     others = await cluster.list_pods(fieldSelector="spec.schedulerName=default-scheduler")
     assert [pod["spec"].get("nodeName") for pod in others] == [None, None]
+
+
+async def test_the_role_allows_to_preempt(cluster, tmp_path):
+    kubeconfig = await kubeconfig_of(cluster, "scheduler", "schedcache")
+    user = "system:serviceaccount:kube-system:schedcache"
+    await cluster.create("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 9})
+    await cluster.make_nodes(1, cpu="1")
+    async with FakeKubelet(cluster), SchedulerProcess(kubeconfig, tmp_path / "log") as scheduler:
+        await cluster.make_pods(1, name="low", cpu="1")
+        await cluster.wait_until_bound(1)
+        await cluster.make_pods(1, name="high", cpu="1", priorityClassName="high")
+        await cluster.wait_until_bound(1, fieldSelector="metadata.name=high,spec.nodeName!=")
+    await cluster.audit.settled(cluster)
+    assert cluster.audit.refused(user) == []
+    assert len(cluster.audit.events(user=user, resource="pods", verb="delete")) == 1
+    assert scheduler.complaints() == []
 
 
 async def test_the_role_allows_to_read_a_pod_whose_binding_is_in_doubt(cluster, tmp_path):

@@ -27,7 +27,7 @@ READ_BY_PLUGINS = {
 SCHEDULER_RIGHTS = {
     ("", "nodes"): READ,
     # Where a bind had no clear answer, the pod is read.
-    ("", "pods"): READ | {"get"},
+    ("", "pods"): READ | {"get", "delete"},
     **{(group, resource): READ for group, resources in READ_BY_PLUGINS.items() for resource in resources},
     # Which volume a claim is to have, and for which node one is to be made.
     ("", "persistentvolumes"): READ | {"patch"},

@@ -44,12 +44,16 @@ def test_all_candidates_at_once_come_out_as_one_by_one(batch):
         except FitError as error:
             state, rows = error.state, error.diagnosis.statuses.rows_with(Code.UNSCHEDULABLE)
         candidates, hopeless = dry_run(framework, state, preemptor, snapshot, rows, Budgets(cluster.objects))
-        found = {
-            snapshot.columns.names[row]: ([p.name for p in candidates.pods(i)], int(candidates.violations[i]))
-            for i, row in enumerate(candidates.rows.tolist())
-        }
+        found = (
+            {}
+            if candidates is None
+            else {
+                snapshot.columns.names[row]: ([p.name for p in candidates.pods(i)], int(candidates.violations[i]))
+                for i, row in enumerate(candidates.rows.tolist())
+            }
+        )
         assert found == one_by_one(cluster, state, preemptor, rows), seed
-        assert sorted([*candidates.rows, *hopeless.rows]) == sorted(rows)
+        assert sorted([*(() if candidates is None else candidates.rows), *hopeless.rows]) == sorted(rows)
         seen.update(kind for names, broken in found.values() for kind in (f"{len(names)} victims", f"{broken} broken"))
     assert {"1 victims", "2 victims", "0 broken", "1 broken"} <= seen
 

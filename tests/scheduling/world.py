@@ -106,6 +106,7 @@ class Metrics(NoMetrics):
         self.doubts: list[str] = []
         self.errors: list[str] = []
         self.attempts: list[str] = []
+        self.preemptions: list[str] = []
         self.calls: list[tuple[str, str, str]] = []
 
     def extender_call(self, extender: str, verb: str, result: str, seconds: float) -> None:
@@ -119,6 +120,9 @@ class Metrics(NoMetrics):
 
     def schedule_attempt(self, profile: str, result: str, seconds: float) -> None:
         self.attempts.append(result)
+
+    def preemption_done(self, result: str, seconds: float) -> None:
+        self.preemptions.append(result)
 
 
 class Api(testing.MemoryApi):

@@ -114,8 +114,13 @@ class ApiEventRecorder:
                 self._put(series)
         return await self._queue.drain(timeout)
 
-    def event(self, regarding: Pod, type_: str, reason: str, action: str, note: str) -> None:
-        """Record one event; `type_` is Normal or Warning, `note` is cut to 1,024 bytes as kube-scheduler does."""
+    def event(
+        self, regarding: Pod, type_: str, reason: str, action: str, note: str, *, related: Pod | None = None
+    ) -> None:
+        """Record one event; `type_` is Normal or Warning, `note` is cut to 1,024 bytes as kube-scheduler does.
+
+        `related`: the pod on whose account it happened, whose profile then reports it.
+        """
         now = self._wall_clock()
         note = cut_note(note)
         key = (regarding.uid, type_, reason, action, note)
@@ -129,11 +134,12 @@ class ApiEventRecorder:
         elif not self._may_record(regarding.uid, now):
             self.dropped["limited"] += 1
         else:
-            self._begin(key, regarding, now)
+            self._begin(key, regarding, related, now)
 
-    def _begin(self, key: Key, pod: Pod, now: float) -> None:
+    def _begin(self, key: Key, pod: Pod, related: Pod | None, now: float) -> None:
         _, type_, reason, action, note = key
-        controller = pod.scheduler_name if pod.scheduler_name in self._profiles else self._profiles[0]
+        reporter = (related or pod).scheduler_name
+        controller = reporter if reporter in self._profiles else self._profiles[0]
         # Two events of one pod must not have the same name, however coarse the clock is.
         self._stamp = max(self._stamp + 1, int(now * 1e9))
         name = event_name(pod.name, self._stamp)
@@ -149,15 +155,10 @@ class ApiEventRecorder:
             "reason": reason,
             "action": action,
             "note": note,
-            "regarding": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "namespace": pod.namespace,
-                "name": pod.name,
-                "uid": pod.uid,
-                "resourceVersion": pod.resource_version,
-            },
+            "regarding": _reference(pod),
         }
+        if related is not None:
+            series.event["related"] = _reference(related)
         if self._put(series):
             self._series[key] = series
             if len(self._series) > self._settings.event_series_limit:
@@ -248,6 +249,17 @@ def cut_note(note: str) -> str:
         return note
     suffix = " ..."
     return data[: NOTE_BYTES - len(suffix)].decode(errors="ignore") + suffix
+
+
+def _reference(pod: Pod) -> dict[str, str]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "resourceVersion": pod.resource_version,
+    }
 
 
 def event_name(pod_name: str, stamp: int) -> str:

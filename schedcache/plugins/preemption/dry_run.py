@@ -51,7 +51,7 @@ class Candidates:
         self.violations = self._count(violating)
         priorities = np.where(victims, table.priority[lifted.kinds], 0)
         # Slots go by importance: the first victim is of the highest priority, and of those the one that started first.
-        first = victims.argmax(axis=1) if victims.size else np.zeros(len(victims), np.intp)
+        first = victims.argmax(axis=1)
         self.top_priority = priorities[everyone, first]
         self.number = victims.sum(axis=1)
         self.priority_sum = priorities.sum(axis=1) + self.number * 2**31
@@ -82,40 +82,55 @@ class Candidates:
 
 def dry_run(
     filters: Filters, state: CycleState, pod: Pod, snapshot: "Snapshot", rows: Rows, budgets: Budgets
-) -> tuple[Candidates, Hopeless]:
-    """Find the victims on each of the rows. Raises PluginError.
+) -> tuple[Candidates | None, Hopeless]:
+    """Find the victims on each of the rows; None where there are no candidates. Raises PluginError.
 
     Pods that are put back with the preemptor still fitting are no victims: those whose eviction would break a budget are
     tried first, then the others, by importance. A row that comes out without victims is a fault of the filters.
     """
-    table = snapshot.pod_table
-    width = int(snapshot.columns.pod_count[rows].max(initial=0))
-    off = table.priority[table.kinds[rows, :width]] < pod.priority
-    prey = off.any(axis=1)
-    hopeless: list[tuple[Rows, Rows]] = [(rows[~prey], np.ones(int(np.count_nonzero(~prey)), np.intp))]
+    view = _without_lower(snapshot, rows, pod.priority)
+    if view is None:
+        return None, Hopeless(rows, np.ones(len(rows), np.intp), [None, _NO_VICTIMS])
+    rest = rows[~np.isin(rows, view.rows)]
+    hopeless: list[tuple[Rows, Rows]] = [(rest, np.ones(len(rest), np.intp))]
     statuses: list[Status | None] = [None, _NO_VICTIMS]
-
-    shared = filters.share(pod, HypotheticalView.with_pods_off(snapshot, rows[prey], table, off[prey]))
+    shared = filters.share(pod, view)
     found = filters.run_shared_filters(state, pod, shared)
     if len(found.feasible) < len(shared):
         ids, reasons = found.verdicts()
         failed = np.flatnonzero(ids)
-        hopeless.append((shared.view.rows[failed], (ids[failed] + 1).astype(np.intp)))
+        hopeless.append((view.rows[failed], (ids[failed] + 1).astype(np.intp)))
         statuses += reasons[1:]
         shared = shared.take(found.feasible)
     lifted = shared.view.lifted
     violating = budgets.violating(lifted) if len(shared) else None
     _reprieve(filters, state, pod, shared, violating)
-    none_left = lifted.count == 0
-    if np.count_nonzero(none_left):
-        statuses += [_without_victims(name) for name in shared.view.take(np.flatnonzero(none_left)).names()]
-        number = int(np.count_nonzero(none_left))
-        hopeless.append((lifted.rows[none_left], np.arange(number) + len(statuses) - number))
-        remaining = np.flatnonzero(~none_left)
+    none_left = np.flatnonzero(lifted.count == 0)
+    if len(none_left):
+        hopeless.append((lifted.rows[none_left], len(statuses) + np.arange(len(none_left))))
+        statuses += [_without_victims(name) for name in shared.view.take(none_left).names()]
+        remaining = np.flatnonzero(lifted.count)
         lifted = lifted.take(remaining)
         violating = None if violating is None else violating[remaining]
     by_row, by_id = (np.concatenate(parts) for parts in zip(*hopeless, strict=True))
-    return Candidates(lifted, violating), Hopeless(by_row, by_id, statuses)
+    candidates = Candidates(lifted, violating) if len(lifted.rows) else None
+    return candidates, Hopeless(by_row, by_id, statuses)
+
+
+def _without_lower(snapshot: "Snapshot", rows: Rows, priority: int) -> HypotheticalView | None:
+    """Those of the rows that have pods of lower priority, without these; None where there are none."""
+    if not len(rows):
+        return None
+    table = snapshot.pod_table
+    # Most pods that fit nowhere are of the lowest priority that there is.
+    if table.lowest_priority() >= priority:
+        return None
+    width = int(snapshot.columns.pod_count[rows].max())
+    off = table.priority[table.kinds[rows, :width]] < priority
+    prey = off.any(axis=1)
+    if not np.count_nonzero(prey):
+        return None
+    return HypotheticalView.with_pods_off(snapshot, rows[prey], table, off[prey])
 
 
 def _reprieve(filters: Filters, state: CycleState, pod: Pod, shared: SharedView, violating: Mask | None) -> None:

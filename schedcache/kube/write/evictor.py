@@ -1,0 +1,128 @@
+"""Evicting the victims of a preemption."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from schedcache.kube.http.transport import JSON, STRATEGIC_MERGE_PATCH, Transport
+from schedcache.kube.settings import WriteSettings
+from schedcache.kube.write.binder import pod_path
+from schedcache.kube.write.rate import TokenBucket
+from schedcache.kube.write.retrying import send_again
+from schedcache.kube.write.status_writer import INVALID
+from schedcache.model import Pod, PodCondition
+from schedcache.ports import ApiError, ConflictError, NotFoundError
+
+_encode = msgspec.json.Encoder().encode
+
+
+class ApiEvictor:
+    """An Evictor on the API server: patches of pods/status, and deletions with the UID as precondition.
+
+    Args:
+        transport: the way to the server.
+        rate: the budget of these requests, shared with nothing else.
+        settings: how many at once, how often they are repeated.
+        wall_clock: seconds since the epoch.
+
+    Attributes:
+        retries: requests that were sent again.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        rate: TokenBucket,
+        settings: WriteSettings = WriteSettings(),
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._transport = transport
+        self._rate = rate
+        self._wall_clock = wall_clock
+        self._turn = asyncio.Semaphore(settings.concurrent_evictions)
+        self._settings = settings
+        self.retries = 0
+
+    async def nominate(self, pod: Pod, node_name: str) -> None:
+        """Write the pod's status.nominatedNodeName. Raises NotFoundError where the pod is gone, and ApiError."""
+        try:
+            await self._patch(pod, {"nominatedNodeName": node_name})
+        except ApiError as error:
+            if _is_another(error):
+                raise NotFoundError(f"pod {pod.full_name} was replaced by another one", status=error.status) from error
+            raise
+
+    async def evict(self, victim: Pod, condition: PodCondition) -> bool:
+        """Set the condition, then delete the pod; False where it was gone before. Raises ApiError."""
+        try:
+            if not _says_so(victim, condition):
+                await self._mark(victim, condition)
+            body = _encode({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": victim.uid}})
+            return await self._delete(victim, body)
+        except NotFoundError:
+            return False
+
+    async def _mark(self, victim: Pod, condition: PodCondition) -> None:
+        found: dict[str, Any] = {
+            "type": condition.type,
+            "status": condition.status,
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastTransitionTime": datetime.fromtimestamp(self._wall_clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        if condition.observed_generation:
+            found["observedGeneration"] = condition.observed_generation
+        try:
+            await self._patch(victim, {"conditions": [found]})
+        except ApiError as error:
+            # Another pod of that name: the deletion, whose precondition is the UID, will find out.
+            if not _is_another(error):
+                raise
+
+    async def _delete(self, victim: Pod, body: bytes) -> bool:
+        path = pod_path(victim.namespace, victim.name)
+        sent = 0
+
+        async def send() -> None:
+            nonlocal sent
+            sent += 1
+            await self._request("DELETE", path, body, JSON)
+
+        try:
+            await send_again(send, self._settings)
+        except ConflictError:
+            return False
+        except NotFoundError:
+            # The answer to the first request may have got lost.
+            return sent > 1
+        finally:
+            self.retries += sent - 1
+        return True
+
+    async def _patch(self, pod: Pod, status: dict[str, Any]) -> None:
+        body = _encode({"metadata": {"uid": pod.uid}, "status": status})
+        path = f"{pod_path(pod.namespace, pod.name)}/status"
+        self.retries += await send_again(
+            partial(self._request, "PATCH", path, body, STRATEGIC_MERGE_PATCH), self._settings
+        )
+
+    async def _request(self, method: str, path: str, body: bytes, content_type: str) -> None:
+        await self._rate.acquire()
+        async with self._turn:
+            await self._transport.send(method, path, body, content_type)
+
+
+def _is_another(error: ApiError) -> bool:
+    """Whether a patch was refused since the pod of that name has another UID."""
+    return isinstance(error, ConflictError) or (error.status == INVALID and "metadata.uid" in str(error))
+
+
+def _says_so(pod: Pod, condition: PodCondition) -> bool:
+    now = pod.condition(condition.type)
+    told = (condition.status, condition.reason, condition.message)
+    return now is not None and (now.status, now.reason, now.message) == told

@@ -1,0 +1,163 @@
+"""Evicting victims in the background (kube-scheduler's asynchronous preemption, KEP-4832, 1.37).
+
+Meanwhile the preemptor stays out of the active queue: `is_running` is what DefaultPreemption's PreEnqueue goes by. All
+victims but the last are evicted side by side. The last is evicted by itself, and from then on the preemptor is held back only
+until its deletion is seen to have begun: its event is the one that brings the preemptor back, and must not find the gate shut.
+
+Two things are otherwise than there. The nomination is written before the first eviction, so that a scheduler that is started
+again knows for whom room is being made, and evicts nobody else. And where an eviction fails, the preemptor is tried again after its
+backoff and not at once: a right that is missing would have it tried for ever, and nobody else.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+import structlog
+
+from schedcache.model import Pod, PodCondition
+from schedcache.ports import ALL, WILDCARD, ApiError, ClusterEvent, EventRecorder, Evictor, Metrics, NotFoundError
+
+if TYPE_CHECKING:
+    from schedcache.scheduling.state import SchedulingState
+
+PLUGIN = "DefaultPreemption"
+DISRUPTION_TARGET = "DisruptionTarget"
+PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
+RejectHere = Callable[[str], Awaitable[bool]]
+_FAILED = ClusterEvent(WILDCARD, (ALL,), "PreemptionFailed")
+_log = structlog.get_logger(__name__)
+
+
+class Preemptions:
+    """The PreemptionExecutor of a live scheduler. Of no use before `serve`."""
+
+    def __init__(self, evictor: Evictor, recorder: EventRecorder, metrics: Metrics) -> None:
+        self._evictor = evictor
+        self._recorder = recorder
+        self._metrics = metrics
+        self._state: SchedulingState | None = None
+        self._reject_here: RejectHere = _never
+        # By the preemptor's UID: the last victim, None as long as others are being evicted.
+        self._last: dict[str, Pod | None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        """Preemptors for which evictions are under way."""
+        return len(self._last)
+
+    def serve(self, state: "SchedulingState", reject_here: RejectHere) -> None:
+        """Take up work. `reject_here(uid)` frees the room of a pod that is not bound yet; False if it is too late for that."""
+        self._state = state
+        self._reject_here = reject_here
+
+    def attempted(self) -> None:
+        self._metrics.preemption_attempt()
+
+    def preempt(self, preemptor: Pod, node_name: str, victims: Sequence[Pod]) -> None:
+        """Begin to make room on the node, in a task of its own."""
+        self._metrics.preemption_victims(len(victims))
+        to_evict = [victim for victim in victims if not victim.terminating]
+        if not to_evict:
+            return
+        self._last[preemptor.uid] = None
+        task = asyncio.get_running_loop().create_task(self._make_room(preemptor, node_name, to_evict))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def is_running(self, uid: str) -> bool:
+        """Whether the evictions for the pod of this UID are still on their way."""
+        if uid not in self._last:
+            return False
+        last = self._last[uid]
+        if last is None:
+            return True
+        held = self._held(last)
+        return held is not None and not held.terminating
+
+    async def drain(self, seconds: float) -> None:
+        """Give the evictions under way some time to end, then end them."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=seconds)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    async def _make_room(self, preemptor: Pod, node_name: str, victims: Sequence[Pod]) -> None:
+        state = self._serving()
+        started, result, deleted = state.clock(), "error", True
+        try:
+            await self._evict_all(preemptor, node_name, victims)
+            self._last[preemptor.uid] = victims[-1]
+            deleted = await self._evict(preemptor, node_name, victims[-1])
+            result = "success"
+        except* NotFoundError:
+            _log.debug("the preemptor is gone, nobody is evicted for it", pod=preemptor.full_name)
+            result = "gone"
+        except* ApiError as errors:
+            _log.warning("eviction failed; the preemptor is tried again", pod=preemptor.full_name, error=_first(errors))
+        except* Exception:  # noqa: BLE001  a fault of ours in one preemption must neither hold its pod for good nor stop others
+            _log.exception("preemption failed", pod=preemptor.full_name)
+        finally:
+            del self._last[preemptor.uid]
+            self._metrics.preemption_done("error" if result == "error" else "success", state.clock() - started)
+            held = self._held(preemptor)
+            # Where no deletion will be seen, nothing else brings the preemptor back.
+            if held is not None and result == "error":
+                state.queue.move(_FAILED, None, held)
+            elif held is not None and not deleted:
+                state.queue.activate([held])
+
+    async def _evict_all(self, preemptor: Pod, node_name: str, victims: Sequence[Pod]) -> None:
+        """All but the last; the first failure calls the others off."""
+        if preemptor.nominated_node_name != node_name:
+            await self._evictor.nominate(preemptor, node_name)
+        self._withdraw_lower_nominations(preemptor, node_name)
+        async with asyncio.TaskGroup() as tasks:
+            for victim in victims[:-1]:
+                tasks.create_task(self._evict(preemptor, node_name, victim))
+
+    def _withdraw_lower_nominations(self, preemptor: Pod, node_name: str) -> None:
+        """They may not fit any more. Seen in the API, that has them look for another node at once."""
+        state = self._serving()
+        for pod in state.queue.nominated_pods_for_node(node_name):
+            if pod.priority < preemptor.priority:
+                state.queue.add_nominated_pod(pod, "")
+                state.status_writer.patch_status(self._held(pod) or pod, None, "")
+
+    async def _evict(self, preemptor: Pod, node_name: str, victim: Pod) -> bool:
+        """True where a deletion of the victim will be seen, or has been."""
+        note = f"Preempted by pod {preemptor.uid} on node {node_name}"
+        if await self._reject_here(victim.uid):
+            self._tell(victim, preemptor, f"{note} (in kube-scheduler memory).")
+            return False
+        message = f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod"
+        condition = PodCondition(DISRUPTION_TARGET, "True", PREEMPTION_BY_SCHEDULER, message, victim.generation)
+        held = self._held(victim)
+        if held is None:
+            return True
+        if await self._evictor.evict(held, condition):
+            self._tell(held, preemptor, note)
+        return True
+
+    def _tell(self, victim: Pod, preemptor: Pod, note: str) -> None:
+        self._recorder.event(victim, "Normal", "Preempted", "Preempting", note, related=preemptor)
+
+    def _held(self, pod: Pod) -> Pod | None:
+        return self._serving().pods.held(pod)
+
+    def _serving(self) -> "SchedulingState":
+        if self._state is None:
+            raise RuntimeError("nothing can be preempted before the scheduler is put together")
+        return self._state
+
+
+async def _never(_uid: str) -> bool:
+    return False
+
+
+def _first(errors: ExceptionGroup) -> str:
+    found: BaseException = errors
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return str(found)

@@ -1,0 +1,232 @@
+"""Evictions in the background: who has to go, in which order, and what becomes of the pod that they make way for."""
+
+import asyncio
+
+import pytest
+
+from schedcache.plugins.default_preemption import DefaultPreemption
+from schedcache.ports import RefusedError
+from schedcache.testing.virtual_clock import settle
+from tests.scheduling.world import Patience, World, raises
+
+BY_SCHEDULER = ("DisruptionTarget", "True", "PreemptionByScheduler")
+PLUGINS = {"DefaultPreemption": DefaultPreemption}
+
+
+def full_world(low=2, cpu="2", **options):
+    """One node, filled by pods of priority 0."""
+    world = World(extra={**PLUGINS, **options.pop("extra", {})}, **options)
+    world.add_node("n1", "4")
+    for i in range(low):
+        world.api.create(f"low-{i}", cpu=cpu, node="n1")
+    return world
+
+
+def nominated(world, uid):
+    """The nodes that count the pod as running there."""
+    queue = world.queue
+    found = [n for n in queue.nominated_nodes() if uid in {p.uid for p in queue.nominated_pods_for_node(n)}]
+    return found[0] if found else ""
+
+
+def hold(world, uid=None):
+    """The next eviction (of that pod) waits for the future."""
+    gate = asyncio.get_running_loop().create_future()
+
+    async def wait(victim, _node):
+        if uid in (None, victim.uid):
+            await gate
+
+    world.api.before_evict.append(wait)
+    return gate
+
+
+async def test_the_preemptor_is_bound_when_its_victims_have_gone():
+    async with full_world() as world:
+        world.api.grace = True
+        world.api.create("high", cpu="4", priority=10)
+        await settle()
+        assert world.api.evictions == ["high", "low-0", "low-1"]
+        for uid in ("low-0", "low-1"):
+            [condition] = world.api.by_uid(uid).conditions
+            assert (condition.type, condition.status, condition.reason) == BY_SCHEDULER
+            assert condition.message == "schedcache: preempting to accommodate a higher priority pod"
+        assert nominated(world, "high") == "n1"
+        assert world.api.node_of("high") == ""
+        world.api.delete("low-0")
+        await world.advance(20)
+        assert world.api.node_of("high") == ""
+        assert world.api.evictions[3:] == [], "nobody is evicted again while victims are terminating"
+        world.api.delete("low-1")
+        await world.advance(20)
+        assert world.api.node_of("high") == "n1"
+        assert world.queue.nominated_nodes() == []
+        preempted = [note for uid, reason, note in world.recorder.events if reason == "Preempted"]
+        assert preempted == ["Preempted by pod high on node n1"] * 2
+        told = [note for uid, reason, note in world.recorder.events if uid == "high" and reason == "FailedScheduling"]
+        assert told[0] == (
+            "0/1 nodes are available: 1 Insufficient cpu. "
+            "preemption: found a potential placement for pod on node n1, preempting 2 victims"
+        )
+        assert {note.partition("preemption: ")[2] for note in told[1:]} <= {
+            "not eligible due to a terminating pod on the nominated node."
+        }
+        assert world.metrics.preemptions == ["success"]
+        assert len(world.preemptions) == 0
+        world.check_at_rest()
+
+
+async def test_victims_that_are_gone_at_once_bring_the_preemptor_back():
+    async with full_world() as world:
+        world.api.create("high", cpu="4", priority=10)
+        await world.advance(5)
+        assert world.api.node_of("high") == "n1"
+
+
+async def test_the_preemptor_is_not_tried_while_deletions_are_on_their_way():
+    async with full_world(low=3, cpu="1") as world:
+        gate = hold(world)
+        world.api.create("high", cpu="3", priority=10)
+        await settle()
+        attempts = world.queue.find("default", "high")[1].attempts
+        # Room enough by now, and every event tells so: but the deletions that are on their way would be in vain.
+        world.add_node("n2", "8")
+        await world.advance(20)
+        assert world.queue.find("default", "high")[0] == "gated"
+        assert world.queue.find("default", "high")[1].attempts == attempts
+        gate.set_result(None)
+        await world.advance(20)
+        assert world.api.node_of("high")
+
+
+async def test_a_deletion_that_is_seen_before_its_answer_does_not_find_the_gate_shut():
+    async with full_world(low=1, cpu="4") as world:
+        gate = asyncio.get_running_loop().create_future()
+
+        async def gone_but_unanswered(victim, _node):
+            world.api.delete(victim.uid)
+            await gate
+
+        world.api.before_evict.append(gone_but_unanswered)
+        world.api.create("high", cpu="4", priority=10)
+        await world.advance(20)
+        assert len(world.preemptions) == 1
+        assert world.api.node_of("high") == "n1"
+        gate.set_result(None)
+        await settle()
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+async def test_an_eviction_that_fails_brings_the_preemptor_back_at_once(number):
+    async with full_world(low=3, cpu="1") as world:
+        world.api.before_evict += [lambda *_: None] * number + [raises(RefusedError("refused", status=403))]
+        world.api.create("high", cpu="4", priority=10)
+        await world.advance(20)
+        assert world.metrics.preemptions[0] == "error"
+        assert world.api.node_of("high") == "n1"
+        assert [reason for _, reason, _ in world.recorder.events].count("Preempted") == 3
+
+
+async def test_nobody_is_evicted_for_a_pod_that_has_gone():
+    async with full_world() as world:
+        world.api.watching = False
+        world.api.create("high", cpu="4", priority=10)
+        world.api.deliver()
+        world.api.delete("high")
+        await settle()
+        assert world.api.evictions == ["high"]
+        world.api.watching = True
+        world.api.deliver()
+        await settle()
+        assert world.queue.nominated_nodes() == []
+        assert sorted(pod.uid for pod in world.api.pods.values()) == ["low-0", "low-1"]
+
+
+async def test_a_victim_that_waits_on_permit_makes_way_and_is_not_deleted():
+    world = World(extra={**PLUGINS, "Patience": Patience})
+    async with world:
+        world.add_node("n1", "4")
+        world.api.create("waits", cpu="4", priority=1)
+        await settle()
+        assert world.cache.dump().assumed_pods == {"waits"}
+        world.api.create("high", cpu="4", priority=10)
+        await world.advance(2)
+        assert world.api.node_of("high") == "n1"
+        assert world.api.by_uid("waits").terminating is False
+        told = [note for uid, reason, note in world.recorder.events if reason == "Preempted"]
+        assert told == ["Preempted by pod high on node n1 (in kube-scheduler memory)."]
+        assert "waits" not in world.api.evictions
+        assert "preempted" in [note for uid, _, note in world.recorder.events if uid == "waits"]
+        assert world.queue.find("default", "waits") is not None
+
+
+class Preparation:
+    """A PreBind plugin that takes its time with pods of priority 0."""
+
+    name = "Preparation"
+
+    def __init__(self, _args, _handle):
+        pass
+
+    async def pre_bind(self, _state, pod, _node):
+        if pod.priority == 0:
+            await asyncio.get_running_loop().create_future()
+
+
+async def test_a_victim_in_pre_bind_makes_way_and_is_not_deleted():
+    async with World(extra={**PLUGINS, "Preparation": Preparation}) as world:
+        world.add_node("n1", "4")
+        world.api.create("prepares", cpu="4")
+        await settle()
+        world.api.create("high", cpu="4", priority=10)
+        await world.advance(1)
+        assert world.api.node_of("high") == "n1"
+        assert world.api.posts == [("high", "n1")]
+        assert world.api.by_uid("prepares").terminating is False
+        assert "preempted by DefaultPreemption" in [n for uid, _, n in world.recorder.events if uid == "prepares"]
+
+
+async def test_nominations_of_lower_priority_are_withdrawn():
+    async with full_world() as world:
+        world.api.grace = True
+        world.api.create("middle", cpu="4", priority=5)
+        await settle()
+        assert nominated(world, "middle") == "n1"
+        # The room that middle waits for is taken from it, and what keeps it from coming back with another node is gone.
+        world.api.create("low-2", cpu="100m", node="n1")
+        world.api.create("high", cpu="4", priority=10)
+        await settle()
+        assert nominated(world, "high") == "n1"
+        assert nominated(world, "middle") == ""
+        assert ("middle", None, "") in world.recorder.patches
+        world.api.change("middle", nominated_node_name="")
+        await world.advance(10)
+        assert nominated(world, "middle") == ""
+
+
+async def test_two_preemptors_in_turn_do_not_share_the_room_of_one():
+    async with full_world(low=4, cpu="1") as world:
+        world.add_node("n2", "4")
+        for i in range(4):
+            world.api.create(f"other-{i}", cpu="1", node="n2")
+        world.api.grace = True
+        world.api.create("high-1", cpu="3", priority=10)
+        world.api.create("high-2", cpu="3", priority=10)
+        await settle()
+        evicted = set(world.api.evictions) - {"high-1", "high-2"}
+        assert {nominated(world, "high-1"), nominated(world, "high-2")} == {"n1", "n2"}
+        assert len(evicted) == 6
+        for uid in evicted:
+            world.api.delete(uid)
+        await world.advance(20)
+        assert {world.api.node_of("high-1"), world.api.node_of("high-2")} == {"n1", "n2"}
+        assert set(world.api.evictions) - {"high-1", "high-2"} == evicted
+
+
+async def test_evictions_under_way_are_ended_with_the_scheduler():
+    async with full_world() as world:
+        hold(world)
+        world.api.create("high", cpu="4", priority=10)
+        await settle()
+        assert len(world.preemptions) == 1
+    assert len(world.preemptions) == 0
