@@ -27,13 +27,15 @@ _log = structlog.get_logger(__name__)
 class _Running:
     """A binding cycle under way."""
 
-    __slots__ = ("abandoned", "on_permit", "pre_bind", "stopped", "task")
+    __slots__ = ("abandoned", "announced", "on_permit", "pre_bind", "stopped", "task")
 
     def __init__(self, task: asyncio.Task[None], *, on_permit: bool) -> None:
         self.task = task
         self.on_permit = on_permit
         self.pre_bind: asyncio.Task[Status | None] | None = None
         self.abandoned = False
+        self.announced = ""
+        """The node that was written as nominated."""
         self.stopped = ""
         """Why its PreBind was stopped."""
 
@@ -156,6 +158,8 @@ class BindingCycles:
         pre_flight = d.framework.run_pre_bind_pre_flight(d.cycle_state, d.pod, d.node_name)
         if pre_flight not in (None, SKIP):
             return pre_flight
+        if d.waiting or pre_flight is None:
+            self._announce(d)
         if d.waiting:
             status = await self._wait_on_permit(d)
             if status is not None:
@@ -171,6 +175,12 @@ class BindingCycles:
         if await d.framework.handle.extenders.bind(d.pod, d.node_name):
             return None
         return await d.framework.run_bind(d.cycle_state, d.pod, d.node_name)
+
+    def _announce(self, d: Decision) -> None:
+        """Binding may take long: tell autoscalers, and ourselves after a restart, where the pod is to go (KEP-5278)."""
+        pod = self._state.pods.held(d.pod) or d.pod
+        self._running[d.pod.uid].announced = d.node_name
+        self._state.status_writer.patch_status(pod, None, d.node_name)
 
     async def _wait_on_permit(self, d: Decision) -> Status | None:
         since = self._state.clock()
@@ -260,7 +270,7 @@ class BindingCycles:
         The pod itself is requeued first and left out, so that its own leaving does not wake it.
         """
         forgotten = self._undo(d)
-        self._failures.handle(d.info, failure, d.started)
+        self._failures.handle(d.info, failure, d.started, announced=self._running[d.pod.uid].announced)
         if forgotten:
             uid = d.pod.uid
             self._state.room_freed(d.pod, lambda pod: pod.uid != uid)

@@ -4,6 +4,7 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from schedcache.framework import Code, FitError, Status
 from schedcache.model import Pod, PodCondition
@@ -72,10 +73,11 @@ class FailureHandler:
         self._state = state
         self._recorder = recorder
 
-    def handle(self, info: QueuedPodInfo, failure: Failure, started: float) -> None:
+    def handle(self, info: QueuedPodInfo, failure: Failure, started: float, *, announced: str = "") -> None:
         """Return the popped pod to the queue, unless it is gone, was replaced under its name, or got a node meanwhile.
 
-        `started`: when its attempt began, on the state's clock.
+        `started`: when its attempt began, on the state's clock. `announced`: the node that was written as its nominated one in
+        this attempt, which the object held may not show yet.
         """
         state, pod = self._state, info.pod
         result = "unschedulable" if failure.reason == UNSCHEDULABLE else "error"
@@ -96,7 +98,7 @@ class FailureHandler:
         except QueueError as error:
             _log.debug("not queued again", pod=newest.full_name, reason=str(error))
         state.queue.add_nominated_pod(newest, failure.nominated_node_name)
-        self._tell(newest, failure)
+        self._tell(replace(newest, nominated_node_name=announced) if announced else newest, failure)
 
     def _log_error(self, info: QueuedPodInfo, message: str) -> None:
         """A warning only once: a pod that is refused may be refused again after each backoff, for hours."""

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
+from msgspec.structs import replace
 
 from schedcache.model import Pod, PodCondition
 from schedcache.ports import ALL, WILDCARD, ApiError, ClusterEvent, EventRecorder, Evictor, Metrics, NotFoundError
@@ -123,7 +124,9 @@ class Preemptions:
         for pod in state.queue.nominated_pods_for_node(node_name):
             if pod.priority < preemptor.priority:
                 state.queue.add_nominated_pod(pod, "")
-                state.status_writer.patch_status(self._held(pod) or pod, None, "")
+                # What is held may not show the nomination yet, and it has to go all the same.
+                nominated = replace(self._held(pod) or pod, nominated_node_name=node_name)
+                state.status_writer.patch_status(nominated, None, "")
 
     async def _evict(self, preemptor: Pod, node_name: str, victim: Pod) -> bool:
         """True where a deletion of the victim will be seen, or has been."""

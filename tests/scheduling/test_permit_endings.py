@@ -64,3 +64,18 @@ async def test_handed_to_another_scheduler_as_a_rebuild_finds(world):
     assert world.queue.find("default", "waits") is None
     assert world.queue.in_flight() == []
     assert world.requested("n1") == 0
+
+
+async def test_where_a_pod_is_to_go_is_told_while_it_waits_and_taken_back_when_it_fails():
+    """KEP-5278; the object held does not show the nomination yet when the wait ends badly."""
+    async with World(extra={"Patience": Patience}) as world:
+        world.add_node("n1")
+        world.api.create("even")
+        world.api.create("waits", priority=1)
+        await settle()
+        nominations = [(uid, node) for uid, _, node in world.recorder.patches]
+        assert nominations == [("waits", "n1")]
+        world.scheduler.frameworks["schedcache"].waiting_pods.get("waits").reject("Patience", "no")
+        await settle()
+        assert [node for uid, _, node in world.recorder.patches if uid == "waits"] == ["n1", ""]
+        assert world.queue.nominated_nodes() == []
