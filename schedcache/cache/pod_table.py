@@ -1,5 +1,7 @@
 """The pods of every node as numpy columns, the most important first: what preemption asks of all nodes at once."""
 
+from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime
 
 import numpy as np
@@ -77,6 +79,29 @@ class PodTable:
     def non_zero_amounts(self, index: int) -> Int64s:
         """By kind, milli-CPU (0) or bytes (1), with what containers that name no request count for in scores."""
         return self._column(_NON_ZERO[index])
+
+    def check(self) -> list[str]:
+        """What differs from a table made anew, one line each; empty is good. Rows that changed since `refresh` are left out."""
+        columns, found, uses = self._columns, [], Counter({NO_POD: 1})
+        for row, name in enumerate(columns.names[: len(self.kinds)]):
+            kinds = self.kinds[row][self.kinds[row] != NO_POD].tolist()
+            uses.update(kinds)
+            if name and columns.generation[row] <= self._version:
+                pods = _ranked(columns.infos[row])
+                shown = list(zip([self._by_kind[kind] for kind in kinds], self.starts[row].tolist(), strict=False))
+                if shown != [((pod.shape, pod.requests), started(pod)) for pod in pods]:
+                    found.append(f"node {name}: {len(kinds)} pods that are not its {len(pods)}")
+        if dict(uses) != {kind: number for kind, number in enumerate(self._uses) if number}:
+            found.append("kinds are not counted as often as they are used")
+        found += [f"{what} of pods such as those in {key[0].namespace}" for what, key in self._wrong_amounts()]
+        return found
+
+    def _wrong_amounts(self) -> Iterator[tuple[str, _Kind]]:
+        for kind, key in enumerate(self._by_kind):
+            if key is not None:
+                if self.priority[kind] != key[0].spec.priority:
+                    yield "priority", key
+                yield from ((n, key) for n, column in self._amounts.items() if column[kind] != _amount(key[1], n))
 
     def _column(self, name: str) -> Int64s:
         column = self._amounts.get(name)

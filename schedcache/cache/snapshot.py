@@ -123,6 +123,10 @@ class Snapshot:
         """The pods of every row by importance, as of now; good until the snapshot changes."""
         return self._pod_table.refresh()
 
+    def check_pod_table(self) -> list[str]:
+        """What is wrong with it as it was when it was last asked for."""
+        return self._pod_table.check()
+
     @property
     def used_pvcs(self) -> KeysView[str]:
         """`namespace/name` of every claim that a pod on a listed node refers to."""

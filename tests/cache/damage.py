@@ -251,6 +251,18 @@ SNAPSHOT_DAMAGE = {
         "term index against a recount: expected [], found ['pods that match ",
         lambda s: (s.term_index.counts(TERM), s.term_index._matched[TERM].counts.add(0, 1)),
     ),
+    "pod table": (
+        "pod table against one made anew: expected [], found ['node n1: 1 pods that are not its 1'",
+        lambda s: s.pod_table.starts.__setitem__((row_of_n1(s), 0), 7),
+    ),
+    "kinds of the pod table": (
+        "pod table against one made anew: expected [], found ['kinds are not counted as often as they are used'",
+        lambda s: s.pod_table._uses.__setitem__(1, 9),
+    ),
+    "requests in the pod table": (
+        "pod table against one made anew: expected [], found ['cpu of pods such as those in default",
+        lambda s: s.pod_table.amounts("cpu").__setitem__(1, 9),
+    ),
     "claims": (
         "claims in use: expected {'default/c': 1}, found {'default/c': 2}",
         lambda s: s._claims.update({"default/c": 2}),

@@ -81,6 +81,7 @@ def test_it_follows_pods_and_nodes_that_come_and_go():
         if rng.random() < 0.1:
             cache.update_snapshot(snapshot)
             assert shown(snapshot) == expected(snapshot)
+            assert snapshot.check_pod_table() == []
             assert all(
                 snapshot.pod_table.pods(row) == sorted(snapshot.pod_table.pods(row), key=lambda p: -p.priority)
                 for row in snapshot.columns.order.tolist()

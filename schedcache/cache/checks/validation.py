@@ -100,6 +100,7 @@ def check_snapshot_itself(snapshot: Snapshot) -> None:
     _check_columns(columns)
     claims = Counter(claim for info in snapshot.node_info_list for claim in info.pvc_ref_counts)
     expect("term index against a recount", [], snapshot.term_index.check())
+    expect("pod table against one made anew", [], snapshot.check_pod_table())
     expect("claims in use", dict(claims), dict(snapshot.claim_node_counts))
     infos = snapshot.node_info_list
     expect("affinity list", [i for i in infos if i.pods_with_affinity], snapshot.have_pods_with_affinity_list)
