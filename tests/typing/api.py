@@ -292,7 +292,9 @@ class Simulator:
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         return None
 
-    def event(self, regarding: Pod, type_: str, reason: str, action: str, note: str) -> None: ...
+    def event(
+        self, regarding: Pod, type_: str, reason: str, action: str, note: str, *, related: Pod | None = None
+    ) -> None: ...
 
     def patch_status(
         self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None = None
