@@ -22,7 +22,7 @@ from schedcache.framework.diagnosis import (
     SchedulingFailure,
 )
 from schedcache.framework.evaluation import Evaluation, ScheduleResult
-from schedcache.framework.extenders import Advice, Extenders
+from schedcache.framework.extenders import Advice, Extenders, PreemptionAdvice
 from schedcache.framework.filtering import failing, one_reason, passing
 from schedcache.framework.handle import Filters, Handle, NodeLister, PodNominator, no_node
 from schedcache.framework.interface import (
@@ -104,6 +104,7 @@ __all__ = [
     "PreFilterPlugin",
     "PreFilterResult",
     "PreScorePlugin",
+    "PreemptionAdvice",
     "QueueSortPlugin",
     "QueuedPodInfo",
     "Registry",

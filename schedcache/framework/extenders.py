@@ -8,7 +8,7 @@ cluster moves on, and then the pod is evaluated again, with the answers. The dec
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import structlog
@@ -31,6 +31,9 @@ from schedcache.ports import (
     UnavailableError,
     Victims,
 )
+
+if TYPE_CHECKING:
+    from schedcache.cache import Snapshot
 
 EXTENDER = "Extender"
 """Stands where a plugin's name would for rejections by extenders (framework.ExtenderName): any event brings such pods back."""
@@ -68,6 +71,10 @@ class Extenders:
     def __bool__(self) -> bool:
         return bool(self._extenders)
 
+    def preempt(self, pod: Pod) -> bool:
+        """Whether some extender is to be asked whom to evict for the pod."""
+        return any(extender.preempts and extender.is_interested(pod) for extender in self._extenders)
+
     def take_part(self, pod: Pod) -> bool:
         """Whether some extender is to be asked before it is decided where the pod goes."""
         return any((e.filters or e.prioritizes or e.preempts) and e.is_interested(pod) for e in self._extenders)
@@ -89,9 +96,9 @@ class Extenders:
             self.prioritizing -= 1
 
     async def process_preemption(
-        self, pod: Pod, candidates: Mapping[str, Victims], pods_on: Callable[[str], Sequence[Pod] | None]
+        self, pod: Pod, candidates: Mapping[str, Victims], pods_on: Callable[[str], Iterable[Pod] | None]
     ) -> Mapping[str, Victims]:
-        """The candidates for preemption that all extenders leave, with the victims that they name (callExtenders).
+        """The candidates for preemption that all extenders leave, with the victims that they name (callExtenders, 1.37).
 
         `pods_on(node_name)`: the pods of a node, None for a node that does not exist. Raises ExtenderError.
         """
@@ -157,7 +164,7 @@ class Extenders:
         extender: Extender,
         pod: Pod,
         candidates: Mapping[str, Victims],
-        pods_on: Callable[[str], Sequence[Pod] | None],
+        pods_on: Callable[[str], Iterable[Pod] | None],
     ) -> Mapping[str, Victims]:
         left: dict[str, Victims] = {}
         for node_name, (uids, violations) in (await extender.process_preemption(pod, candidates)).items():
@@ -250,6 +257,34 @@ class Advice:
             for name, score in answer:
                 total = self._scores.get(name, 0) + score * extender.weight * _SCALE
                 self._scores[name] = max(-_BEYOND, min(total, _BEYOND))
+
+
+class PreemptionAdvice:
+    """What extenders say of candidates for preemption, asked between two calls of PostFilter.
+
+    It is in the attempt's CycleState, by its type. A PostFilter plugin that finds it there without an answer leaves its `candidates`
+    and does nothing yet; it is called again with the same state, on the same snapshot, when `left` has the answer.
+    """
+
+    def __init__(self, extenders: Extenders) -> None:
+        self._extenders = extenders
+        self.candidates: Mapping[str, Victims] = {}
+        """By node name."""
+        self.left: Mapping[str, Victims] | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """There is a question without an answer."""
+        return bool(self.candidates) and self.left is None
+
+    async def ask(self, pod: Pod, snapshot: "Snapshot") -> None:
+        """Raises ExtenderError where one that is not ignorable gives no answer."""
+
+        def pods_on(node_name: str) -> Iterable[Pod] | None:
+            info = snapshot.node_info_map.get(node_name)
+            return None if info is None else info.pods
+
+        self.left = await self._extenders.process_preemption(pod, self.candidates, pods_on)
 
 
 def _objection(extender: Extender, answer: FilterAnswer, name: str) -> Status:

@@ -1,5 +1,6 @@
 """DefaultPreemption: room for a pod of higher priority, at the lowest price (kube-scheduler 1.37)."""
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from schedcache.framework import (
     Handle,
     NodeStatuses,
     PluginError,
+    PreemptionAdvice,
     Status,
     Verdicts,
     unresolvable,
@@ -20,7 +22,9 @@ from schedcache.framework import (
 )
 from schedcache.model import Pod
 from schedcache.plugins.preemption.budgets import KIND, Budgets
-from schedcache.plugins.preemption.dry_run import Candidates, Hopeless, dry_run
+from schedcache.plugins.preemption.costs import Costs, costs_of
+from schedcache.plugins.preemption.dry_run import Hopeless, dry_run
+from schedcache.ports import PreemptionExecutor, Victims
 
 if TYPE_CHECKING:
     from schedcache.cache import Snapshot
@@ -67,6 +71,9 @@ class DefaultPreemption:
         executor, filters = self._handle.preemption, self._handle.filters
         if executor is None or filters is None:
             return None, unschedulable()
+        advice = state.get(PreemptionAdvice)
+        if advice is not None and advice.left is not None:
+            return self._evict_one(executor, pod, advice.left)
         executor.attempted()
         obstacle = _ineligible(pod, snapshot, rejected)
         if obstacle:
@@ -79,18 +86,37 @@ class DefaultPreemption:
         if candidates is None:
             fault = _fault(hopeless)
             return (None, fault) if fault is not None else ("", unschedulable(_message(snapshot, hopeless)))
-        position = self._choose(candidates, snapshot)
-        node_name, victims = snapshot.columns.names[int(candidates.rows[position])], candidates.pods(position)
+        names = [snapshot.columns.names[row] for row in candidates.rows.tolist()]
+        if advice is not None:
+            violations = candidates.costs.violations.tolist()
+            advice.candidates = {
+                name: Victims(candidates.pods(position), violations[position]) for position, name in enumerate(names)
+            }
+            return None, unschedulable()
+        position = self._choose(candidates.costs, names)
+        return self._evict(executor, pod, names[position], candidates.pods(position))
+
+    def _evict_one(
+        self, executor: PreemptionExecutor, pod: Pod, left: Mapping[str, Victims]
+    ) -> tuple[str | None, Status]:
+        """One of the candidates that extenders have left."""
+        if not left:
+            return None, unschedulable("no candidate node for preemption")
+        names = list(left)
+        name = names[self._choose(costs_of(left.values()), names)]
+        return self._evict(executor, pod, name, left[name].pods)
+
+    @staticmethod
+    def _evict(executor: PreemptionExecutor, pod: Pod, node_name: str, victims: Sequence[Pod]) -> tuple[str, Status]:
         executor.preempt(pod, node_name, victims)
         text = f"found a potential placement for pod on node {node_name}, preempting {len(victims)} victims"
         return node_name, Status(Code.SUCCESS, (text,))
 
-    def _choose(self, candidates: Candidates, snapshot: "Snapshot") -> int:
-        best: list[int] = candidates.best().tolist()
+    def _choose(self, costs: Costs, names: Sequence[str]) -> int:
+        best: list[int] = costs.best().tolist()
         if self._handle.chance is not None:
             return self._handle.chance.choice(best)
-        names = snapshot.columns.names
-        return min(best, key=lambda position: names[int(candidates.rows[position])])
+        return min(best, key=names.__getitem__)
 
 
 def _ineligible(pod: Pod, snapshot: "Snapshot", rejected: NodeStatuses) -> str:

@@ -13,6 +13,7 @@ from schedcache.framework import (
     FitError,
     Framework,
     NoNodesError,
+    PreemptionAdvice,
     ScheduleResult,
     SchedulingFailure,
 )
@@ -138,7 +139,7 @@ class SchedulingCycle:
                     return None
             result = found.result(self._rng)
         except FitError as error:
-            self._make_room(info, framework, error, started)
+            await self._make_room_with_extenders(info, framework, error, started)
             return None
         finally:
             self._state.metrics.scheduling_algorithm(self._state.clock() - started)
@@ -168,6 +169,31 @@ class SchedulingCycle:
             rejected = error.diagnosis.statuses
             nominated, status = framework.run_post_filter(error.state, info.pod, self._snapshot, rejected)
             failure = Failure.unfit(error, post_filter_message=status.message, nominated_node_name=nominated)
+        self._failures.handle(info, failure, started)
+
+    async def _make_room_with_extenders(
+        self, info: QueuedPodInfo, framework: Framework, error: FitError, started: float
+    ) -> None:
+        """As `_make_room`; where extenders have a say in whom to evict, they are asked in between."""
+        extenders, points = framework.handle.extenders, framework.points
+        if not (points["post_filter"] and extenders.preempt(info.pod)):
+            self._make_room(info, framework, error, started)
+            return
+        error.state[PreemptionAdvice] = advice = PreemptionAdvice(extenders)
+        rejected = error.diagnosis.statuses
+        nominated, status = framework.run_post_filter(error.state, info.pod, self._snapshot, rejected)
+        message = status.message
+        if advice.is_wanted:
+            try:
+                await advice.ask(info.pod, self._snapshot)
+            except ExtenderError as fault:
+                nominated, message = None, f"preemption: {fault}"
+            else:
+                if not self._still_waits(info):
+                    return
+                nominated, status = framework.run_post_filter(error.state, info.pod, self._snapshot, rejected)
+                message = status.message
+        failure = Failure.unfit(error, post_filter_message=message, nominated_node_name=nominated)
         self._failures.handle(info, failure, started)
 
     def _assume(

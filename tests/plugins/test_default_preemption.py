@@ -12,7 +12,9 @@ from schedcache.framework.row_view import HypotheticalView
 from schedcache.plugins.default_plugins import default_registry
 from schedcache.plugins.default_preemption import DefaultPreemption
 from schedcache.plugins.preemption.budgets import Budgets
+from schedcache.plugins.preemption.costs import costs_of
 from schedcache.plugins.preemption.dry_run import dry_run
+from schedcache.ports import Victims
 from tests.plugins.cluster import handle
 from tests.plugins.preemptions import Cluster, budget, node, one_by_one, pod, random_cluster
 
@@ -48,11 +50,14 @@ def test_all_candidates_at_once_come_out_as_one_by_one(batch):
             {}
             if candidates is None
             else {
-                snapshot.columns.names[row]: ([p.name for p in candidates.pods(i)], int(candidates.violations[i]))
+                snapshot.columns.names[row]: ([p.name for p in candidates.pods(i)], int(candidates.costs.violations[i]))
                 for i, row in enumerate(candidates.rows.tolist())
             }
         )
         assert found == one_by_one(cluster, state, preemptor, rows), seed
+        if candidates is not None:
+            told = [Victims(candidates.pods(i), found[name][1]) for i, name in enumerate(found)]
+            assert [cost.tolist() for cost in candidates.costs] == [cost.tolist() for cost in costs_of(told)], seed
         assert sorted([*(() if candidates is None else candidates.rows), *hopeless.rows]) == sorted(rows)
         seen.update(kind for names, broken in found.values() for kind in (f"{len(names)} victims", f"{broken} broken"))
     assert {"1 victims", "2 victims", "0 broken", "1 broken"} <= seen

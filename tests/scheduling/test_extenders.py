@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from schedcache.framework import Advice, Code, Extenders, Status
 from schedcache.model import Node, Pod
+from schedcache.plugins.default_preemption import DefaultPreemption
 from schedcache.ports import ExtenderError, ExtenderResult, FilterAnswer, MetaVictims, Victims
 from schedcache.server.metrics import PrometheusMetrics
 from schedcache.testing import make_node, settle
@@ -412,7 +413,7 @@ class Preemptor(Peer):
         self.answer = answer
 
     async def process_preemption(self, pod: Pod, candidates: Mapping[str, Victims]) -> Mapping[str, MetaVictims]:
-        self.asked.append(("preempt", pod.name, sorted(candidates)))
+        await self._answer("preempt", pod, sorted(candidates))
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -450,6 +451,71 @@ async def test_what_an_extender_says_of_victims_is_checked():
     dropped = Preemptor({"a": MetaVictims([], 0), "b": MetaVictims(["b1"], 1)}, ignorable=True)
     assert await left_by(dropped) == {"b": (["b1"], 1)}
     assert sorted(await left_by(Preemptor(FAULT, ignorable=True))) == ["a", "b"]
+
+
+def full_world(*extenders: Peer) -> World:
+    """Two nodes, each filled by one pod of priority 0; the one on node a is cheaper to evict."""
+    world = World(extra={"DefaultPreemption": DefaultPreemption}, extenders=extenders)
+    for name, victims in (("a", ["a1"]), ("b", ["b1", "b2"])):
+        world.add_node(name)
+        for victim in victims:
+            world.api.create(victim, cpu=f"{4 // len(victims)}", node=name)
+    return world
+
+
+async def test_an_extender_says_where_and_whom_to_evict():
+    peer = Preemptor({"b": MetaVictims(["b2", "b1"], 0)})
+    async with full_world(peer) as world:
+        world.api.create("p", cpu="4", priority=200)
+        await world.advance(3)
+        assert peer.asked == [("preempt", "p", ["a", "b"]), ("filter", "p", ["b"])]
+        assert world.api.node_of("p") == "b"
+        assert ("gpu", "preempt", "success") in world.metrics.calls
+        assert "found a potential placement for pod on node b, preempting 2 victims" in world.recorder.notes("p")[0]
+
+
+async def test_victims_that_an_extender_has_added_count_in_the_choice():
+    both = Preemptor({"a": MetaVictims(["a1"], 1), "b": MetaVictims(["b1", "b2"], 0)})
+    async with full_world(both) as world:
+        world.api.create("p", cpu="4", priority=200)
+        await world.advance(3)
+        assert world.api.node_of("p") == "b", "a budget would be violated on the other"
+
+
+@pytest.mark.parametrize(
+    ("answer", "ignorable", "said"),
+    [
+        ({}, False, "preemption: no candidate node for preemption"),
+        (FAULT, False, "preemption: extender 'gpu': it is broken"),
+        ({"a": MetaVictims([], 0)}, False, "preemption: extender 'gpu': expected at least one victim pod on node 'a'"),
+        (FAULT, True, "preemption: found a potential placement for pod on node a, preempting 1 victims"),
+    ],
+)
+async def test_an_extender_that_leaves_no_candidate_or_is_broken_stops_preemption_unless_it_is_ignorable(
+    answer, ignorable, said
+):
+    async with full_world(Preemptor(answer, ignorable=ignorable)) as world:
+        world.api.create("p", cpu="4", priority=200)
+        await settle()
+        assert world.recorder.notes("p")[0] == f"0/2 nodes are available: 2 Insufficient cpu. {said}"
+        evicted = {uid for uid in ("a1", "b1", "b2") if ("default", uid) not in world.api.pods}
+        assert evicted == ({"a1"} if ignorable else set())
+
+
+async def test_nobody_is_evicted_for_a_pod_that_goes_while_the_extender_is_asked():
+    peer = Preemptor({"a": MetaVictims(["a1"], 0)})
+    async with full_world(peer) as world:
+        peer.free.clear()
+        world.api.create("p", cpu="4", priority=200)
+        await settle()
+        world.api.create("small", cpu="0")
+        await settle()
+        assert world.api.node_of("small"), "others do not wait"
+        world.api.delete("p")
+        peer.free.set()
+        await settle()
+        assert world.api.evictions == []
+        world.check_at_rest()
 
 
 def test_the_metrics_of_extenders_are_served():

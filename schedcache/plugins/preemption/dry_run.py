@@ -23,6 +23,7 @@ from schedcache.framework import (
 )
 from schedcache.model import Pod
 from schedcache.plugins.preemption.budgets import Budgets
+from schedcache.plugins.preemption.costs import PRIORITY_OFFSET, Costs
 
 if TYPE_CHECKING:
     from schedcache.cache import Snapshot
@@ -40,7 +41,7 @@ class Hopeless(NamedTuple):
 
 
 class Candidates:
-    """Rows on which the pod fits once the `victims` [position, slot] are gone; `violations` of budgets, by position."""
+    """Rows on which the pod fits once the `victims` [position, slot] are gone; `costs`, by position."""
 
     def __init__(self, lifted: LiftedPods, violating: Mask | None) -> None:
         victims = lifted.off
@@ -48,14 +49,18 @@ class Candidates:
         self.victims = victims
         self._lifted = lifted
         table, everyone = lifted.table, np.arange(len(victims))
-        self.violations = self._count(violating)
+        violations = self._count(violating)
         priorities = np.where(victims, table.priority[lifted.kinds], 0)
         # Slots go by importance: the first victim is of the highest priority, and of those the one that started first.
         first = victims.argmax(axis=1)
-        self.top_priority = priorities[everyone, first]
-        self.number = victims.sum(axis=1)
-        self.priority_sum = priorities.sum(axis=1) + self.number * 2**31
-        self.earliest_start = table.starts[lifted.rows, first]
+        number = victims.sum(axis=1)
+        self.costs = Costs(
+            violations=violations,
+            top_priority=priorities[everyone, first],
+            priority_sum=priorities.sum(axis=1) + number * PRIORITY_OFFSET,
+            number=number,
+            earliest_start=table.starts[lifted.rows, first],
+        )
 
     def _count(self, violating: Mask | None) -> npt.NDArray[np.int64]:
         victims = self.victims
@@ -70,14 +75,6 @@ class Candidates:
     def pods(self, position: int) -> list[Pod]:
         """The victims on the row, the most important first."""
         return self._lifted.pods(position)
-
-    def best(self) -> Rows:
-        """The positions that kube-scheduler's pickOneNodeForPreemption might choose, ascending."""
-        best: Rows = np.arange(len(self))
-        for cost in (self.violations, self.top_priority, self.priority_sum, self.number, -self.earliest_start):
-            of_best = cost[best]
-            best = best[of_best == of_best.min(initial=2**63 - 1)]
-        return best
 
 
 def dry_run(
