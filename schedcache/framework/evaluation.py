@@ -43,6 +43,7 @@ class Evaluation:
 
     __slots__ = (
         "_diagnosis",
+        "aside",
         "error",
         "exhaustive",
         "feasible",
@@ -72,6 +73,8 @@ class Evaluation:
         """Of `feasible`; None if there is no choice, unless the attempt is exhaustive."""
         self.error: PluginError | None = None
         """The error that ended the attempt without a decision."""
+        self.aside: PluginError | None = None
+        """An error in what only an exhaustive attempt does; the decision stands."""
         self._diagnosis: Diagnosis | None = None
 
     @property

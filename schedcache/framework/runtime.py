@@ -213,19 +213,39 @@ class Framework(Lifecycle):
         if advice is not None and advice.unasked:
             return
         evaluation.on_nominated_node = found is not None
-        if found is None or evaluation.exhaustive:
-            found = self.run_filters(state, pod, self.candidates(snapshot, pre_filter), nominated)
-            if advice is not None:
-                found.check(pod)
-                found = advice.apply(found)
+        if found is None:
+            found = self._filter(evaluation, pre_filter, nominated, advice)
+        elif evaluation.exhaustive:
+            try:
+                found = self._filter(evaluation, pre_filter, nominated, advice)
+            except PluginError as error:
+                evaluation.aside, evaluation.exhaustive = error, False
         evaluation.filtered = found
         positions, view = found.feasible, found.view
         evaluation.feasible = feasible = view if len(positions) == len(view) else view.take(positions)
         if not evaluation.on_nominated_node:
             found.check(pod)
-        if len(feasible) > 1 or (evaluation.exhaustive and len(feasible)):
-            scores = self.run_scores(state, pod, feasible, keep_raw=evaluation.exhaustive)
-            evaluation.scores = scores if advice is None else advice.add_scores(scores)
+        if len(feasible) > 1 and not evaluation.on_nominated_node:
+            evaluation.scores = self._score(evaluation, feasible, advice)
+        elif evaluation.exhaustive and len(feasible):
+            try:
+                evaluation.scores = self._score(evaluation, feasible, advice)
+            except PluginError as error:
+                evaluation.aside = error
+
+    def _filter(
+        self, evaluation: Evaluation, pre_filter: PreFilterOutcome, nominated: Nominated, advice: Advice | None
+    ) -> Feasibility:
+        candidates = self.candidates(evaluation.snapshot, pre_filter)
+        found = self.run_filters(evaluation.state, evaluation.pod, candidates, nominated)
+        if advice is None:
+            return found
+        found.check(evaluation.pod)
+        return advice.apply(found)
+
+    def _score(self, evaluation: Evaluation, feasible: RowView, advice: Advice | None) -> ScoreTable:
+        scores = self.run_scores(evaluation.state, evaluation.pod, feasible, keep_raw=evaluation.exhaustive)
+        return scores if advice is None else advice.add_scores(scores)
 
     def run_pre_filter(self, state: CycleState, pod: Pod, snapshot: "Snapshot") -> PreFilterOutcome:
         """Raises PluginError."""

@@ -31,6 +31,8 @@ class Decision:
         """What PostFilter made of it, where it was asked."""
         self.error = False
         """The attempt ended in an error; see `message`."""
+        self.aside = ""
+        """An error in what the scheduler would not have asked for; the decision stands."""
 
     @property
     def pre_filter_status(self) -> Status | None:
@@ -93,6 +95,7 @@ def _enter(decision: Decision, found: Evaluation) -> None:
     """Copy the findings by node name, so that they outlast the snapshot."""
     decision.state = found.state
     decision.error = found.error is not None
+    decision.aside = "" if found.aside is None else str(found.aside)
     decision.diagnosis = found.diagnosis()
     if decision.diagnosis is not None:
         decision.diagnosis.statuses.materialize()

@@ -53,7 +53,7 @@ class OfflineScheduler:
         decision = decide(framework, pod, self.snapshot, self._cluster.nominated_pods_for_node, self._evicted)
         return {
             **decision.want(),
-            "warnings": [*warnings, *warnings_for(pod, self._cluster, self.snapshot)],
+            "warnings": [*warnings, *_aside(decision), *warnings_for(pod, self._cluster, self.snapshot)],
             "explanation": self._explain(framework, pod, decision),
         }
 
@@ -94,11 +94,11 @@ class OfflineScheduler:
     def _explain(self, framework: Framework, pod: Pod, decision: Decision) -> list[str]:
         if decision.gated is not None:
             return [f"not tried: {decision.gated.message} [{decision.gated.plugin}]"]
+        if decision.feasible and not decision.error:
+            return _choice(decision)
         if decision.error or decision.diagnosis is None:
             return [decision.message]
-        if not decision.feasible:
-            return explain_rejection(framework, pod, self.snapshot, decision.diagnosis, decision.state)
-        return _choice(decision)
+        return explain_rejection(framework, pod, self.snapshot, decision.diagnosis, decision.state)
 
 
 def _held_by(framework: Framework, pod: Pod) -> str:
@@ -108,6 +108,10 @@ def _held_by(framework: Framework, pod: Pod) -> str:
     except PluginError as error:
         return error.message()
     return "" if held is None else f"{held.message} [{held.plugin}]"
+
+
+def _aside(decision: Decision) -> list[str]:
+    return [f"not all could be looked at: {decision.aside}"] if decision.aside else []
 
 
 def _choice(decision: Decision) -> list[str]:

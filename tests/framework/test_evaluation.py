@@ -136,3 +136,26 @@ def test_an_error_leaves_what_was_found_before_it():
     assert (found.error.plugin, found.error.point) == ("P", "score")
     early = evaluate(make_framework(plugin("P", pre_filter=lambda *_: 1 / 0)), make_pod("p"), make_snapshot("n1"))
     assert (early.error.point, early.pre_filter, early.diagnosis()) == ("pre_filter", None, None)
+
+
+def test_an_error_in_work_that_no_decision_needs_does_not_end_the_attempt():
+    failing_score = make_framework(rejecting("F", "n1"), plugin("P", score=lambda *_: 1 / 0))
+    single, snapshot = make_pod("p"), make_snapshot("n1", "n2")
+    assert schedule(failing_score, single, snapshot).node_name == "n2"
+    found = evaluate(failing_score, single, snapshot)
+    assert (found.fits, found.choices(), found.error, found.scores) == (True, ["n2"], None, None)
+    assert (found.aside.plugin, found.aside.point) == ("P", "score")
+    assert list(found.diagnosis().statuses) == ["n1"]
+
+    def fails_on_others(state, pod, view):
+        if len(view) > 1:
+            raise ZeroDivisionError
+        return Verdicts(np.zeros(1, np.int8), (None,))
+
+    failing_filter = make_framework(plugin("F", filter=fails_on_others))
+    returning = make_pod("p", nominated="n2")
+    assert schedule(failing_filter, returning, snapshot).node_name == "n2"
+    found = evaluate(failing_filter, returning, snapshot)
+    assert (found.fits, found.choices(), found.error) == (True, ["n2"], None)
+    assert (found.aside.plugin, found.aside.point, found.exhaustive) == ("F", "filter", False)
+    assert found.diagnosis() is None
