@@ -1,12 +1,14 @@
 """Evicting victims in the background (kube-scheduler's asynchronous preemption, KEP-4832, 1.37).
 
 Meanwhile the preemptor stays out of the active queue: `is_running` is what DefaultPreemption's PreEnqueue goes by. All
-victims but the last are evicted side by side. The last is evicted by itself, and from then on the preemptor is held back only
-until its deletion is seen to have begun: its event is the one that brings the preemptor back, and must not find the gate shut.
+victims but the last are evicted side by side. The last is evicted by itself, and once that has begun, the preemptor is held back
+only until all the deletions are seen to have begun: the event of the last one brings it back, and must not find the gate shut.
 
-Two things are otherwise than there. The nomination is written before the first eviction, so that a scheduler that is started
-again knows for whom room is being made, and evicts nobody else. And where an eviction fails, the preemptor is tried again after its
-backoff and not at once: a right that is missing would have it tried for ever, and nobody else.
+Three things are otherwise than there. kube-scheduler opens the gate with the answer to the last deletion; a watch that lags behind
+would then have the preemptor tried against victims that look untouched, and others evicted on another node. The nomination is written
+before the first eviction, so that a scheduler that is started again knows for whom room is being made, and evicts nobody else. And
+where an eviction fails, the preemptor is tried again after its backoff and not at once: a right that is missing would have it tried for
+ever, and nobody else.
 """
 
 import asyncio
@@ -30,6 +32,16 @@ _FAILED = ClusterEvent(WILDCARD, (ALL,), "PreemptionFailed")
 _log = structlog.get_logger(__name__)
 
 
+class _Evictions:
+    """Those for one preemptor, until the deletion of all victims has been seen; those sent back to the queue are not deleted."""
+
+    __slots__ = ("last_begun", "to_be_seen")
+
+    def __init__(self, victims: Sequence[Pod]) -> None:
+        self.to_be_seen = list(victims)
+        self.last_begun = False
+
+
 class Preemptions:
     """The PreemptionExecutor of a live scheduler. Of no use before `serve`."""
 
@@ -39,13 +51,13 @@ class Preemptions:
         self._metrics = metrics
         self._state: SchedulingState | None = None
         self._reject_here: RejectHere = _never
-        # By the preemptor's UID: the last victim, None as long as others are being evicted.
-        self._last: dict[str, Pod | None] = {}
+        self._evictions: dict[str, _Evictions] = {}
+        """By the preemptor's UID."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         """Preemptors for which evictions are under way."""
-        return len(self._last)
+        return len(self._tasks)
 
     def serve(self, state: "SchedulingState", reject_here: RejectHere) -> None:
         """Take up work. `reject_here(uid)` frees the room of a pod that is not bound yet; False if it is too late for that."""
@@ -61,20 +73,19 @@ class Preemptions:
         to_evict = [victim for victim in victims if not victim.terminating]
         if not to_evict:
             return
-        self._last[preemptor.uid] = None
+        self._evictions = {uid: found for uid, found in self._evictions.items() if self.is_running(uid)}
+        self._evictions[preemptor.uid] = _Evictions(to_evict)
         task = asyncio.get_running_loop().create_task(self._make_room(preemptor, node_name, to_evict))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def is_running(self, uid: str) -> bool:
-        """Whether the evictions for the pod of this UID are still on their way."""
-        if uid not in self._last:
-            return False
-        last = self._last[uid]
-        if last is None:
-            return True
-        held = self._held(last)
-        return held is not None and not held.terminating
+        """Whether the evictions for the pod of this UID are still on their way, or have not been seen yet."""
+        found = self._evictions.get(uid)
+        if found is None or not found.last_begun:
+            return found is not None
+        helds = (self._held(victim) for victim in found.to_be_seen)
+        return any(held is not None and not held.terminating for held in helds)
 
     async def drain(self, seconds: float) -> None:
         """Give the evictions under way some time to end, then end them."""
@@ -89,7 +100,7 @@ class Preemptions:
         started, result, deleted = state.clock(), "error", True
         try:
             await self._evict_all(preemptor, node_name, victims)
-            self._last[preemptor.uid] = victims[-1]
+            self._evictions[preemptor.uid].last_begun = True
             deleted = await self._evict(preemptor, node_name, victims[-1])
             result = "success"
         except* NotFoundError:
@@ -100,7 +111,8 @@ class Preemptions:
         except* Exception:  # noqa: BLE001  a fault of ours in one preemption must neither hold its pod for good nor stop others
             _log.exception("preemption failed", pod=preemptor.full_name)
         finally:
-            del self._last[preemptor.uid]
+            if result != "success":
+                del self._evictions[preemptor.uid]
             self._metrics.preemption_done("error" if result == "error" else "success", state.clock() - started)
             held = self._held(preemptor)
             # Where no deletion will be seen, nothing else brings the preemptor back.
@@ -132,6 +144,7 @@ class Preemptions:
         """True where a deletion of the victim will be seen, or has been."""
         note = f"Preempted by pod {preemptor.uid} on node {node_name}"
         if await self._reject_here(victim.uid):
+            self._evictions[preemptor.uid].to_be_seen.remove(victim)
             self._tell(victim, preemptor, f"{note} (in kube-scheduler memory).")
             return False
         message = f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod"

@@ -99,6 +99,34 @@ async def test_the_preemptor_is_not_tried_while_deletions_are_on_their_way():
         assert world.api.node_of("high")
 
 
+async def test_a_watch_that_lags_behind_has_nobody_else_evicted():
+    async with full_world(low=2, cpu="2") as world:
+        world.add_node("n2", "4")
+        for i in range(2):
+            world.api.create(f"other-{i}", cpu="2", node="n2")
+        world.api.grace = True
+
+        def go_blind(_victim, _node):
+            world.api.watching = False
+
+        world.api.before_evict.append(go_blind)
+        world.api.create("high", cpu="4", priority=10)
+        await settle()
+        evicted = world.api.evictions[1:]
+        assert len(world.preemptions) == 0
+        assert len(evicted) == 2
+        # The victims look untouched, and something happens that the pod is tried again for.
+        world.add_node("n3", "1")
+        await world.advance(20)
+        assert world.api.evictions[1:] == evicted
+        world.api.watching = True
+        for uid in evicted:
+            world.api.delete(uid)
+        await world.advance(20)
+        assert world.api.node_of("high") == world.api.posts[-1][1] != ""
+        assert world.api.evictions[1:] == evicted
+
+
 async def test_a_deletion_that_is_seen_before_its_answer_does_not_find_the_gate_shut():
     async with full_world(low=1, cpu="4") as world:
         gate = asyncio.get_running_loop().create_future()
