@@ -16,6 +16,7 @@ from schedcache.kube.extender.client import SLACK_BYTES, ExtenderSettings, Exten
 from schedcache.kube.extender.tls import TLSSettings
 from schedcache.kube.extender.wire import (
     MalformedAnswerError,
+    extender_args,
     read_binding_result,
     read_filter_result,
     read_host_priorities,
@@ -140,6 +141,13 @@ async def test_it_is_interested_in_pods_that_ask_for_what_it_manages():
         (b"hello\r\n\r\n", "malformed", "filter: not HTTP: "),
         (http({"NodeNames": ["a", "nowhere"]}), "wrong", "claims a filtered node 'nowhere' which is not found"),
         (http({"Error": "no licence server"}), "error", "no licence server"),
+        (http({"Error": "x" * 3_000_000}), "error", "xxx"),
+        (http({"NodeNames": ["x" * 3_000_000]}), "wrong", "claims a filtered node 'xxx"),
+        (
+            http(b'{"Error": ' + b"[" * 100_000),
+            "malformed",
+            "the answer cannot be read: maximum recursion depth",
+        ),
     ],
 )
 async def test_every_bad_answer_is_an_error_that_says_what_was_wrong(answer, result, said):
@@ -164,6 +172,14 @@ async def test_nodes_that_were_not_sent_are_an_error_where_nodes_are_sent_whole_
     answer = http({"Nodes": {"items": [{"metadata": {"name": "nowhere"}}]}})
     async with extender(Server(answer)) as peer:
         assert (await result_of(peer.filter(POD, NODES)))[0] == "wrong"
+
+
+def test_whole_nodes_are_not_copied_into_the_request():
+    big = [replace(node, json=b'{"x":"%s"}' % (b"y" * 2_000_000)) for node in NODES]
+    body = extender_args(POD, big, names_only=False)
+    assert all(any(piece is node.json for piece in body) for node in big)
+    assert json.loads(b"".join(body))["Nodes"]["items"] == [json.loads(node.json) for node in big]
+    assert json.loads(b"".join(extender_args(POD, [], names_only=False)))["Nodes"]["items"] == []
 
 
 async def test_a_binding_that_was_refused_is_an_error_with_the_reason():

@@ -1,9 +1,8 @@
 """An extender that is called over HTTP (kube-scheduler's HTTPExtender, 1.37)."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from types import TracebackType
 from typing import Self, TypeVar
 from urllib.request import getproxies_environment
@@ -22,6 +21,9 @@ T = TypeVar("T")
 SLACK_BYTES = 4 * 2**20
 """How much longer an answer may be than twice the request, which has the names or the whole objects that it can speak of."""
 _SHOWN_BYTES = 200
+_SHOWN_CHARACTERS = 400
+"""Of an extender's own words: they go to the log, to an event and into the pod's status, with every attempt."""
+_PIECE_BYTES = 2**18
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +144,8 @@ class HttpExtender:
         stranger = next((name for name in named or () if name not in known), None)
         if stranger is not None:
             raise ExtenderError(
-                f"extender {self.name!r} claims a filtered node {stranger!r} which is not found in the input node list",
+                f"extender {self.name!r} claims a filtered node {stranger[:_SHOWN_CHARACTERS]!r}"
+                " which is not found in the input node list",
                 ExtenderResult.WRONG,
             )
         return FilterAnswer(named or (), found.failed_nodes, found.failed_and_unresolvable_nodes)
@@ -161,9 +164,9 @@ class HttpExtender:
 
     def _check_error(self, text: str) -> None:
         if text:
-            raise ExtenderError(f"extender {self.name!r}: {text}", ExtenderResult.ERROR)
+            raise ExtenderError(f"extender {self.name!r}: {text[:_SHOWN_CHARACTERS]}", ExtenderResult.ERROR)
 
-    async def _ask(self, verb: str, request: bytes, read: Callable[[bytes], T]) -> T:
+    async def _ask(self, verb: str, request: wire.Body, read: Callable[[bytearray], T]) -> T:
         """POST, and read the answer. Raises ExtenderError."""
         try:
             return read(await self._post(verb, request))
@@ -180,12 +183,13 @@ class HttpExtender:
             text = f"the connection ended: {str(error) or type(error).__name__}"
             raise self._failure(verb, text, ExtenderResult.DISCONNECTED) from error
 
-    async def _post(self, verb: str, request: bytes) -> bytes:
+    async def _post(self, verb: str, request: wire.Body) -> bytearray:
         """The body of the answer."""
+        size = sum(map(len, request))
         async with self._session().post(
             self._urls[verb],
-            # In pieces: whole nodes may be many megabytes.
-            data=BytesIO(request),
+            data=_in_turns(request),
+            headers={"Content-Length": str(size)},
             timeout=self._timeout,
             ssl=self._ssl,
             server_hostname=self._server_name,
@@ -204,25 +208,37 @@ class HttpExtender:
                 )
             if response.headers.get("Content-Encoding", "identity") != "identity":
                 raise wire.MalformedAnswerError("it is compressed, although that was not requested")
-            return await self._read(verb, response, SLACK_BYTES + 2 * len(request))
+            return await self._read(verb, response, SLACK_BYTES + 2 * size)
 
-    async def _read(self, verb: str, response: aiohttp.ClientResponse, limit: int) -> bytes:
-        pieces, size = [], response.content_length or 0
+    async def _read(self, verb: str, response: aiohttp.ClientResponse, limit: int) -> bytearray:
+        body = bytearray()
+        size = response.content_length or 0
         if size <= limit:
-            size = 0
             async for piece in response.content.iter_any():
-                size += len(piece)
-                if size > limit:
+                body += piece
+                if (size := len(body)) > limit:
                     break
-                pieces.append(piece)
         if size > limit:
             response.close()
             text = f"the answer is longer than {limit} bytes"
             raise self._failure(verb, text, ExtenderResult.TOO_LARGE)
-        return b"".join(pieces)
+        return body
 
     def _failure(self, verb: str, text: str, result: ExtenderResult) -> ExtenderError:
-        return ExtenderError(f"extender {self.name!r}: {verb}: {text}", result)
+        return ExtenderError(f"extender {self.name!r}: {verb}: {text[:_SHOWN_CHARACTERS]}", result)
+
+
+async def _in_turns(body: wire.Body) -> AsyncIterator[bytes]:
+    """Others have their turn in between: whole nodes may be many megabytes."""
+    pieces, size = [], 0
+    for piece in body:
+        pieces.append(piece)
+        size += len(piece)
+        if size >= _PIECE_BYTES:
+            yield b"".join(pieces)
+            pieces, size = [], 0
+            await asyncio.sleep(0)
+    yield b"".join(pieces)
 
 
 def _checked_url(text: str) -> URL:

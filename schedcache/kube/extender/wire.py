@@ -13,9 +13,13 @@ from schedcache.model import Node, Pod
 from schedcache.ports import MetaVictims, Victims
 
 T = TypeVar("T")
+Buffer = bytes | bytearray | msgspec.Raw
 _encode = msgspec.json.Encoder().encode
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 _NODES_BEFORE, _NODES_AFTER = b'{"metadata":{},"items":', b"}"
+_NULL = (b"null",)
+
+Body = Sequence[bytes]
+"""A request in pieces: to join thousands of whole nodes would keep the event loop from all else for a second at worst."""
 
 
 class MalformedAnswerError(Exception):
@@ -47,40 +51,46 @@ class _NodeList(msgspec.Struct):
 # ---- requests
 
 
-def extender_args(pod: Pod, nodes: Sequence[Node], *, names_only: bool) -> bytes:
+def extender_args(pod: Pod, nodes: Sequence[Node], *, names_only: bool) -> Body:
     """ExtenderArgs, with the nodes whole or by name. `pod` and `nodes` have their `json`."""
     if names_only:
-        return _object(Pod=_whole(pod), Nodes=b"null", NodeNames=_encode([node.name for node in nodes]))
-    listed = _NODES_BEFORE + _list(map(_whole, nodes)) + _NODES_AFTER
-    return _object(Pod=_whole(pod), Nodes=listed, NodeNames=b"null")
+        return _object(Pod=[_whole(pod)], Nodes=_NULL, NodeNames=[_encode([node.name for node in nodes])])
+    listed = [_NODES_BEFORE, *_list(map(_whole, nodes)), _NODES_AFTER]
+    return _object(Pod=[_whole(pod)], Nodes=listed, NodeNames=_NULL)
 
 
-def preemption_args(pod: Pod, candidates: Mapping[str, Victims], *, names_only: bool) -> bytes:
+def preemption_args(pod: Pod, candidates: Mapping[str, Victims], *, names_only: bool) -> Body:
     """ExtenderPreemptionArgs, with the victims whole or by UID. `pod` has its `json`, and so have whole victims."""
 
-    def whole(pods: Iterable[Pod]) -> bytes:
+    def whole(pods: Iterable[Pod]) -> Body:
         return _list(map(_whole, pods))
 
-    def named(pods: Iterable[Pod]) -> bytes:
-        return _encode([{"UID": victim.uid} for victim in pods])
+    def named(pods: Iterable[Pod]) -> Body:
+        return [_encode([{"UID": victim.uid} for victim in pods])]
 
     shown = named if names_only else whole
-    by_node = b",".join(
-        _encode(name) + b":" + _object(Pods=shown(victims.pods), NumPDBViolations=_encode(victims.pdb_violations))
-        for name, victims in candidates.items()
+    by_node: list[bytes] = []
+    for name, victims in candidates.items():
+        found = _object(Pods=shown(victims.pods), NumPDBViolations=[_encode(victims.pdb_violations)])
+        by_node += (b"," if by_node else b"", _encode(name), b":", *found)
+    sent = {"NodeNameToVictims": _NULL, "NodeNameToMetaVictims": _NULL}
+    return _object(
+        Pod=[_whole(pod)],
+        **sent | {"NodeNameToMetaVictims" if names_only else "NodeNameToVictims": (b"{", *by_node, b"}")},
     )
-    victims = {"NodeNameToVictims": b"null", "NodeNameToMetaVictims": b"null"}
-    victims["NodeNameToMetaVictims" if names_only else "NodeNameToVictims"] = b"{" + by_node + b"}"
-    return _object(Pod=_whole(pod), **victims)
 
 
-def binding_args(pod: Pod, node_name: str) -> bytes:
+def binding_args(pod: Pod, node_name: str) -> Body:
     """ExtenderBindingArgs."""
-    return _encode({"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": node_name})
+    args = {"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": node_name}
+    return [_encode(args)]
 
 
-def _object(**fields: bytes) -> bytes:
-    return b"{" + b",".join(b'"%s":%s' % (name.encode(), value) for name, value in fields.items()) + b"}"
+def _object(**fields: Body) -> Body:
+    pieces: list[bytes] = []
+    for name, value in fields.items():
+        pieces += (b',"%s":' % name.encode() if pieces else b'{"%s":' % name.encode(), *value)
+    return [*pieces, b"}"]
 
 
 def _whole(obj: Pod | Node) -> bytes:
@@ -89,14 +99,17 @@ def _whole(obj: Pod | Node) -> bytes:
     return obj.json
 
 
-def _list(items: Iterable[bytes]) -> bytes:
-    return b"[" + b",".join(items) + b"]"
+def _list(items: Iterable[bytes]) -> Body:
+    pieces: list[bytes] = []
+    for item in items:
+        pieces += (b"," if pieces else b"[", item)
+    return [*pieces, b"]"] if pieces else [b"[]"]
 
 
 # ---- answers, each of these raises MalformedAnswerError
 
 
-def read_filter_result(body: bytes) -> FilterResult:
+def read_filter_result(body: Buffer) -> FilterResult:
     """An ExtenderFilterResult."""
     fields = _read_fields(body)
     nodes = _field(fields, "nodes", _NodeList)
@@ -109,31 +122,25 @@ def read_filter_result(body: bytes) -> FilterResult:
     )
 
 
-def read_host_priorities(body: bytes) -> list[tuple[str, int]]:
+def read_host_priorities(body: Buffer) -> list[tuple[str, int]]:
     """A HostPriorityList."""
-    try:
-        found = msgspec.json.decode(body, type=list[dict[str, str | int | None]] | None) or []
-    except msgspec.DecodeError as error:
-        raise MalformedAnswerError(str(error)) from None
+    found = _decode(body, list[dict[str, str | int | None]]) or []
     return [_host_priority(_folded(entry)) for entry in found]
 
 
-def read_preemption_result(body: bytes) -> dict[str, MetaVictims]:
+def read_preemption_result(body: Buffer) -> dict[str, MetaVictims]:
     """An ExtenderPreemptionResult; a node without any victims is kept."""
     by_node = _field(_read_fields(body), "nodenametometavictims", dict[str, dict[str, msgspec.Raw] | None]) or {}
     return {name: _meta_victims(_folded(victims or {})) for name, victims in by_node.items()}
 
 
-def read_binding_result(body: bytes) -> str:
+def read_binding_result(body: Buffer) -> str:
     """The error of an ExtenderBindingResult, "" for none."""
     return _field(_read_fields(body), "error", str) or ""
 
 
-def _read_fields(body: bytes) -> Mapping[str, msgspec.Raw]:
-    try:
-        return _folded(_fields.decode(body) or {})
-    except msgspec.DecodeError as error:
-        raise MalformedAnswerError(str(error)) from None
+def _read_fields(body: Buffer) -> Mapping[str, msgspec.Raw]:
+    return _folded(_decode(body, dict[str, msgspec.Raw]) or {})
 
 
 def _field(fields: Mapping[str, msgspec.Raw], name: str, kind: type[T]) -> T | None:
@@ -141,9 +148,17 @@ def _field(fields: Mapping[str, msgspec.Raw], name: str, kind: type[T]) -> T | N
     if raw is None:
         return None
     try:
-        return msgspec.json.decode(raw, type=kind | None)
-    except msgspec.DecodeError as error:
+        return _decode(raw, kind)
+    except MalformedAnswerError as error:
         raise MalformedAnswerError(f"{name}: {error}") from None
+
+
+def _decode(body: Buffer, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(body, type=kind | None)
+    # The latter for what is nested too deeply.
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise MalformedAnswerError(str(error)) from None
 
 
 def _host_priority(entry: Mapping[str, Any]) -> tuple[str, int]:
