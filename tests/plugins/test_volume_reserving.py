@@ -404,6 +404,28 @@ async def test_the_wait_has_an_end():
     assert await failed(storage, task) == "context deadline exceeded"
 
 
+async def test_any_number_of_waits_take_one_timer():
+    storage = Storage(storage_class(), *(claim(f"c{i}") for i in range(300)))
+    virtual_sleep, sleeps = storage.clock.sleep, []
+
+    def sleep(seconds):
+        sleeps.append(seconds)
+        return virtual_sleep(seconds)
+
+    storage.clock.sleep = sleep
+    plugin = storage.plugin(timeout=30)
+    tasks = []
+    for i in range(300):
+        pod = pod_with(f"p{i}", f"c{i}")
+        tasks.append(asyncio.create_task(plugin.pre_bind(reserved(plugin, pod), pod, "a")))
+    await settle()
+    await storage.clock.elapse(10)
+    assert sleeps == [1.0] * 11
+    await storage.clock.elapse(21)
+    assert {(await task).message for task in tasks} == {"binding volumes: context deadline exceeded"}
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
 async def test_a_wait_that_is_cancelled_leaves_nothing_behind():
     storage = Storage(storage_class(), claim("c"))
     plugin, _, task = await begin(storage, "c")

@@ -6,7 +6,7 @@ what is no such change: the node's labels, or that it is gone.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -27,6 +27,8 @@ from schedcache.plugins.volumes.csi_translation import IN_TREE_PLUGINS, Translat
 from schedcache.plugins.volumes.places import includes, place_of_terms
 
 LOOK_SECONDS = 1.0
+# Few enough that others have their turn within some milliseconds.
+_LOOKS_A_TURN = 200
 
 _Key = tuple[str, str, str]
 
@@ -43,19 +45,17 @@ class VolumeWaiting:
         self._objects = handle.cluster_objects
         self._node_lister = handle.node_lister
         self._clock = handle.clock
-        self._sleep = handle.sleep
         self._timeout = timeout
-        self._changes = _Changes(handle.cluster_objects)
+        self._changes = _Changes(handle.cluster_objects, handle.sleep)
 
     async def until_bound(self, volumes: AssumedVolumes) -> None:
-        """Raises VolumeBindingError when it will not happen, or has not in time."""
+        """Raises VolumeBindingError when it will not happen, or has not in time, to within a second."""
         deadline = self._clock() + self._timeout
         with self._changes.of(_keys(volumes)) as changed:
             while not self.are_bound(volumes):
-                left = deadline - self._clock()
-                if left <= 0:
+                if self._clock() >= deadline:
                     raise VolumeBindingError("context deadline exceeded")
-                await _first(changed.wait(), self._sleep(min(LOOK_SECONDS, left)))
+                await changed.wait()
                 changed.clear()
 
     def are_bound(self, volumes: AssumedVolumes) -> bool:
@@ -134,10 +134,16 @@ def _is_older(
 
 
 class _Changes:
-    """Wakes those who wait for a change of certain objects."""
+    """Wakes those who wait for a change of certain objects, and all of them each second.
 
-    def __init__(self, objects: ClusterObjects) -> None:
+    One timer does for all: thousands may wait, and for minutes.
+    """
+
+    def __init__(self, objects: ClusterObjects, sleep: Callable[[float], Awaitable[object]]) -> None:
+        self._sleep = sleep
         self._waiting: defaultdict[_Key, set[asyncio.Event]] = defaultdict(set)
+        self._all: set[asyncio.Event] = set()
+        self._ticking: asyncio.Task[None] | None = None
         for kind in (PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM):
             objects.listen(kind, partial(self._changed, kind))
 
@@ -147,10 +153,13 @@ class _Changes:
 
     @contextmanager
     def of(self, keys: Iterable[_Key]) -> Iterator[asyncio.Event]:
-        """An event that each change of one of these objects sets."""
+        """An event that each change of one of these objects sets, and each second."""
         event, keys = asyncio.Event(), list(keys)
         for key in keys:
             self._waiting[key].add(event)
+        self._all.add(event)
+        if self._ticking is None:
+            self._ticking = asyncio.create_task(self._tick())
         try:
             yield event
         finally:
@@ -158,6 +167,18 @@ class _Changes:
                 self._waiting[key].discard(event)
                 if not self._waiting[key]:
                     del self._waiting[key]
+            self._all.discard(event)
+            if not self._all and self._ticking is not None:
+                self._ticking.cancel()
+                self._ticking = None
+
+    async def _tick(self) -> None:
+        while True:
+            await self._sleep(LOOK_SECONDS)
+            for number, event in enumerate(list(self._all)):
+                if number % _LOOKS_A_TURN == 0:
+                    await asyncio.sleep(0)
+                event.set()
 
 
 def _keys(volumes: AssumedVolumes) -> Iterator[_Key]:
@@ -166,13 +187,3 @@ def _keys(volumes: AssumedVolumes) -> Iterator[_Key]:
         yield PERSISTENT_VOLUME_CLAIM, binding.claim.namespace, binding.claim.name
     for provision in volumes.provisions:
         yield PERSISTENT_VOLUME_CLAIM, provision.claim.namespace, provision.claim.name
-
-
-async def _first(*awaited: Awaitable[object]) -> None:
-    """Until one of them is done; the others are cancelled."""
-    tasks = [asyncio.ensure_future(each) for each in awaited]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
