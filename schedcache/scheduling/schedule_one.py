@@ -1,6 +1,5 @@
 """The scheduling cycle: one pod from the queue, to a node in the cache (kube-scheduler's schedule_one.go, 1.37)."""
 
-import asyncio
 import random
 from collections.abc import Mapping
 
@@ -73,9 +72,6 @@ class SchedulingCycle:
             return None
         try:
             return await self._attempt_with_extenders(info, framework, started)
-        except asyncio.CancelledError:
-            self._state.queue.done(info.popped_uid)
-            raise
         except Exception as error:  # noqa: BLE001  as in run
             self._fail(info, error, started)
             return None

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import structlog
 
@@ -104,7 +105,8 @@ class Scheduler:
             while info is not None:
                 if takes_part is not None and takes_part(info.pod):
                     queue.open_slow_lane(is_open=False)
-                    tasks.create_task(self._ask_and_schedule(info))
+                    asking = tasks.create_task(self._ask_and_schedule(info))
+                    asking.add_done_callback(partial(self._asked, info))
                 else:
                     self._bind(self.cycle.run(info))
                 if clock() >= until or not bindings.has_room():
@@ -114,10 +116,13 @@ class Scheduler:
 
     async def _ask_and_schedule(self, info: QueuedPodInfo) -> None:
         """One pod at a time, in the order of the queue; pods in which no extender takes part do not wait for it."""
-        try:
-            self._bind(await self._asking_cycle.run_with_extenders(info))
-        finally:
-            self.state.queue.open_slow_lane(is_open=True)
+        self._bind(await self._asking_cycle.run_with_extenders(info))
+
+    def _asked(self, info: QueuedPodInfo, asking: asyncio.Task[None]) -> None:
+        """Not a part of the task, which may be cancelled before it begins."""
+        if asking.cancelled():
+            self.state.queue.done(info.popped_uid)
+        self.state.queue.open_slow_lane(is_open=True)
 
     def _bind(self, decision: Decision | None) -> None:
         if decision is not None:

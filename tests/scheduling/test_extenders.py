@@ -319,6 +319,16 @@ async def test_a_scheduler_that_stops_while_it_asks_leaves_nothing_behind():
     assert world.cache.dump().assumed_pods == frozenset()
 
 
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_scheduler_that_stops_at_any_moment_leaves_nothing_behind(turns):
+    async with World(extenders=[Peer()]) as world:
+        world.add_node("n1")
+        world.api.create("p", priority=200)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    world.check_at_rest()
+
+
 async def test_a_fault_of_ours_in_asking_stops_nobody(capsys):
     peer = Peer()
 
