@@ -15,6 +15,8 @@ from schedcache.scheduling.state import SchedulingState
 POD_SCHEDULED = "PodScheduled"
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
+MESSAGE_CHARACTERS = 32_768
+"""As much as the API lets the message of a metav1.Condition have. What plugins and extenders say, node by node, may be megabytes."""
 _log = structlog.get_logger(__name__)
 
 
@@ -80,6 +82,8 @@ class FailureHandler:
         this attempt, which the object held may not show yet.
         """
         state, pod = self._state, info.pod
+        if len(failure.message) > MESSAGE_CHARACTERS:
+            failure = replace(failure, message=failure.message[: MESSAGE_CHARACTERS - 4] + " ...")
         result = "unschedulable" if failure.reason == UNSCHEDULABLE else "error"
         state.metrics.schedule_attempt(pod.scheduler_name, result, state.clock() - started)
         newest = state.pods.held(pod)

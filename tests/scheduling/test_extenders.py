@@ -319,6 +319,17 @@ async def test_a_scheduler_that_stops_while_it_asks_leaves_nothing_behind():
     assert world.cache.dump().assumed_pods == frozenset()
 
 
+async def test_reasons_of_any_length_do_not_make_a_status_too_long_to_be_written():
+    async with World(extenders=[Peer(refuses={"a": "y" * 3_000_000})]) as world:
+        world.add_node("a")
+        world.api.create("p", priority=200)
+        await settle()
+        _, condition, _ = world.recorder.patches[-1]
+        assert condition.message.startswith("0/1 nodes are available: 1 yyy")
+        assert condition.message.endswith("yyy ...")
+        assert len(condition.message) == 32_768
+
+
 @pytest.mark.parametrize("turns", range(6))
 async def test_a_scheduler_that_stops_at_any_moment_leaves_nothing_behind(turns):
     async with World(extenders=[Peer()]) as world:
