@@ -163,9 +163,12 @@ class Checks:
             return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() == "yes"
 
         assert can("create", "pods", "--subresource=binding")
+        assert can("delete", "pods"), "preemption evicts them"
         refused = [
-            ("delete", "pods"),
             ("create", "pods"),
+            ("update", "pods"),
+            ("deletecollection", "pods"),
+            ("delete", "nodes"),
             ("patch", "nodes"),
             ("get", "secrets"),
             ("list", "customresourcedefinitions"),

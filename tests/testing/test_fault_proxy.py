@@ -473,7 +473,7 @@ async def test_protobuf_watches_pass_and_are_json_where_lines_are_changed(proxy,
         stream = await open_watch(proxy)
         await watch.got(2)
         assert b"".join(watch.lines)[4:].startswith(b"\n\x05ADDED")
-        with pytest.raises(ValueError, match="JSON watches only"):
+        with pytest.raises(ValueError, match="only be injected into JSON watches"):
             await stream.inject(b"{}")
     proxy.add(Inject(b"{}"))
     async with Watch(through, protobuf) as watch:
