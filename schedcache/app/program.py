@@ -163,6 +163,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
             extenders=extenders,
             preemption=preemptions,
             chance=rng,
+            percentage_of_nodes_to_score=settings.configuration.percentage_of_nodes_to_score,
             pod_lister=pods.get,
             clock=time.monotonic,
             initial_backoff=settings.configuration.pod_initial_backoff_seconds,

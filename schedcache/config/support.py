@@ -51,10 +51,6 @@ def _unknown(name: str, known: Collection[str]) -> str:
 
 def notes(given: v1.KubeSchedulerConfiguration) -> Iterator[str]:
     """Settings in the file that are accepted but have no effect."""
-    if given.percentage_of_nodes_to_score is not None or any(
-        p.percentage_of_nodes_to_score is not None for p in given.profiles
-    ):
-        yield "percentageOfNodesToScore: all nodes are considered for every pod, whatever is set"
     if given.parallelism is not None:
         yield "parallelism: all nodes are evaluated at once, not by parallel workers"
     if given.enable_profiling or given.enable_contention_profiling:

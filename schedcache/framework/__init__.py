@@ -56,6 +56,7 @@ from schedcache.framework.plugin_sets import PluginSetError
 from schedcache.framework.registry import PluginFactory, Registry, RegistryError
 from schedcache.framework.row_view import Amounts, HypotheticalView, Rows, RowView
 from schedcache.framework.runtime import Framework
+from schedcache.framework.sampling import NodeSampling
 from schedcache.framework.scoring import default_normalize_score
 from schedcache.framework.shared_view import SharedView
 from schedcache.framework.status import SKIP, Code, Status, unresolvable, unschedulable
@@ -88,6 +89,7 @@ __all__ = [
     "Mask",
     "NoNodesError",
     "NodeLister",
+    "NodeSampling",
     "NodeStatuses",
     "NormalizeScorePlugin",
     "PermitPlugin",

@@ -196,6 +196,8 @@ class Advice:
         self._questions = 0
         self.unasked: Sequence[Node] = ()
         """Nodes that the last evaluation cannot do without."""
+        self.start: int | None = None
+        """Where the pod's turn on the nodes began, for percentageOfNodesToScore: the same nodes in every evaluation."""
 
     def apply(self, found: Feasibility) -> Feasibility:
         """What is left of the feasible rows.

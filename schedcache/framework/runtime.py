@@ -1,6 +1,6 @@
 """The framework of one profile: makes its plugins and calls them (kube-scheduler's frameworkImpl and schedulePod, 1.37).
 
-All nodes are considered for every pod, a column at a time; percentageOfNodesToScore has no effect.
+All nodes are filtered for every pod, a column at a time, and all feasible ones are scored unless percentageOfNodesToScore is set.
 """
 
 import random
@@ -29,6 +29,7 @@ from schedcache.framework.plugin_timer import PluginTimer
 from schedcache.framework.pre_filtering import PreFilterOutcome, run_pre_filter
 from schedcache.framework.registry import Registry
 from schedcache.framework.row_view import RowView
+from schedcache.framework.sampling import NodeSampling
 from schedcache.framework.scoring import ScoreChain, ScoreTable
 from schedcache.framework.shared_view import SharedView
 from schedcache.framework.status import Code, Status
@@ -54,8 +55,11 @@ class Framework(Lifecycle):
         profile: KubeSchedulerProfile,
         registry: Registry,
         handle: Handle,
+        sampling: NodeSampling | None = None,
     ) -> None:
+        """`sampling`: shared by the profiles of one scheduler; None: every feasible node is scored, whatever the profile says."""
         self.profile = profile
+        self._sampling = sampling
         self.scheduler_name = profile.scheduler_name
         self.handle = replace(handle, scheduler_name=self.scheduler_name, filters=self)
         # Default plugins that the registry does not have, as it may be that of an embedder, are left out.
@@ -188,8 +192,8 @@ class Framework(Lifecycle):
     ) -> Evaluation:
         """PreFilter, the pod's own nominated node, Filter, PreScore and Score; errors, too, are part of the result.
 
-        `exhaustive`: look at all candidates even if the nominated node is taken, and score a single feasible node too, with
-        raw scores; this is work that a decision does not need.
+        `exhaustive`: look at all candidates even if the nominated node is taken, and score every feasible node, even a single
+        one and whatever percentageOfNodesToScore is, with raw scores; this is work that a decision does not need.
 
         `advice`: of extenders, which are left out without it. If it has nodes that are `unasked` afterwards, the evaluation
         stopped there, and has to be repeated once the extenders were asked about them.
@@ -238,10 +242,18 @@ class Framework(Lifecycle):
     ) -> Feasibility:
         candidates = self.candidates(evaluation.snapshot, pre_filter)
         found = self.run_filters(evaluation.state, evaluation.pod, candidates, nominated)
+        if self._sampling is not None and not evaluation.exhaustive:
+            found = self._sample(self._sampling, found, evaluation.snapshot.num_nodes, advice)
         if advice is None:
             return found
         found.check(evaluation.pod)
         return advice.apply(found)
+
+    def _sample(self, sampling: NodeSampling, found: Feasibility, num_nodes: int, advice: Advice | None) -> Feasibility:
+        start = None if advice is None else advice.start
+        if advice is not None and start is None:
+            advice.start = sampling.start
+        return sampling.apply(found, self.profile.percentage_of_nodes_to_score, num_nodes, start)
 
     def _score(self, evaluation: Evaluation, feasible: RowView, advice: Advice | None) -> ScoreTable:
         scores = self.run_scores(evaluation.state, evaluation.pod, feasible, keep_raw=evaluation.exhaustive)

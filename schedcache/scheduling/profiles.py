@@ -6,7 +6,16 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from schedcache.cache import ClusterObjects
 from schedcache.config import KubeSchedulerProfile
-from schedcache.framework import Extenders, Framework, Handle, NodeLister, PluginSetError, Registry, no_node
+from schedcache.framework import (
+    Extenders,
+    Framework,
+    Handle,
+    NodeLister,
+    NodeSampling,
+    PluginSetError,
+    Registry,
+    no_node,
+)
 from schedcache.ports import Binder, Metrics, NoMetrics, PreemptionExecutor, VolumeWriter
 from schedcache.queue import Nominator, PodLister, QueueMetrics, SchedulingQueue, priority_sort
 from schedcache.scheduling.measured_framework import MeasuredFramework
@@ -24,6 +33,7 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
     extenders: Extenders | None = None,
     preemption: PreemptionExecutor | None = None,
     chance: random.Random | None = None,
+    percentage_of_nodes_to_score: int = 0,
     pod_lister: PodLister,
     clock: Callable[[], float],
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
@@ -36,9 +46,9 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
     """Frameworks by scheduler name, and their queue. Times are seconds; `profiles` have their defaults filled in.
 
     `binder` None: nothing will be bound; `volume_writer` None: no claim that waits for its first consumer will be;
-    `preemption` None: nobody is evicted. `chance` decides where plugins find several nodes equally good. Raises PluginSetError for a
-    profile that does not make sense, for two that sort the queue differently, and for a plugin that registers
-    an event which does not exist.
+    `preemption` None: nobody is evicted. `chance` decides where plugins find several nodes equally good.
+    `percentage_of_nodes_to_score` is for profiles that have none of their own; 0: all nodes. Raises PluginSetError for a profile that
+    does not make sense, for two that sort the queue differently, and for a plugin that registers an event which does not exist.
     """
     nominator = Nominator(pod_lister)
     extenders = extenders or Extenders()
@@ -54,9 +64,10 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
         clock=clock,
         sleep=sleep,
     )
+    sampling = NodeSampling(percentage_of_nodes_to_score)
     frameworks: dict[str, Framework] = {
         profile.scheduler_name: MeasuredFramework(
-            profile, registry, handle, metrics=metrics or NoMetrics(), clock=clock
+            profile, registry, handle, sampling, metrics=metrics or NoMetrics(), clock=clock
         )
         for profile in profiles
     }

@@ -93,6 +93,7 @@ class World:
             volume_writer=self.api,
             node_lister=self.cache.get_node,
             preemption=self.preemptions,
+            percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score,
             pod_lister=self.pods.get,
             metrics=metrics,
             clock=self.clock,

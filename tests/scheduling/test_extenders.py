@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from schedcache import testing
 from schedcache.framework import Advice, Code, Extenders, Status
 from schedcache.model import Node, Pod
 from schedcache.plugins.default_preemption import DefaultPreemption
@@ -294,6 +295,26 @@ async def test_a_pod_that_changed_meanwhile_is_placed_as_it_is_now():
         peer.free.set()
         await settle()
         assert (world.api.node_of("p"), world.requested("b")) == ("b", 2000)
+
+
+async def test_it_is_asked_about_the_nodes_of_the_pods_turn_alone_though_others_take_turns_meanwhile():
+    peer = Peer(refuses={f"n{i:03}": "no" for i in range(100)})
+    profile = {"schedulerName": "schedcache", "percentageOfNodesToScore": 40}
+    config = {"profiles": [profile], "percentageOfNodesToScore": 80}
+    async with testing.World(config, extenders=[peer]) as world:
+        world.add(*(make_node(f"n{i:03}", cpu="4") for i in range(250)))
+        peer.free.clear()
+        world.add(make_pod("asks", priority=200))
+        await settle()
+        world.add(make_pod("other"))
+        await settle()
+        assert "n100" <= world.node_of("other") <= "n199"
+        peer.free.set()
+        await settle()
+        assert peer.asked[0] == ("filter", "asks", sorted(peer.refuses))
+        assert world.notes("asks")[0].startswith("0/250 nodes are available: 100 no.")
+        # The binding of the other has brought it back: now its turn is from n200 on.
+        assert not "n050" <= world.node_of("asks") <= "n199"
 
 
 async def test_the_nominated_node_is_asked_about_alone():

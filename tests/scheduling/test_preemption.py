@@ -6,6 +6,8 @@ import pytest
 
 from schedcache.plugins.default_preemption import DefaultPreemption
 from schedcache.ports import RefusedError
+from schedcache.testing import World as DefaultWorld
+from schedcache.testing import make_node, make_pod
 from schedcache.testing.virtual_clock import settle
 from tests.scheduling.world import Patience, World, raises
 
@@ -74,6 +76,18 @@ async def test_the_preemptor_is_bound_when_its_victims_have_gone():
         assert world.metrics.preemptions == ["success"]
         assert len(world.preemptions) == 0
         world.check_at_rest()
+
+
+@pytest.mark.parametrize("point", ["multiPoint", "postFilter"])
+async def test_a_profile_without_the_plugin_evicts_nobody(point):
+    plugins = {point: {"disabled": [{"name": "DefaultPreemption"}]}}
+    config = {"profiles": [{"schedulerName": "schedcache", "plugins": plugins}]}
+    async with DefaultWorld(config) as world:
+        world.add(make_node("n1", cpu="4"), make_pod("low", cpu="4", node="n1"))
+        world.add(make_pod("high", cpu="4", priority=10))
+        await settle()
+        assert world.api.evictions == []
+        assert world.notes("high") == ["0/1 nodes are available: 1 Insufficient cpu."]
 
 
 async def test_victims_that_are_gone_at_once_bring_the_preemptor_back():
