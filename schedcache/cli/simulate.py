@@ -37,6 +37,11 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.add_argument("--config", type=Path, metavar="FILE", help="a KubeSchedulerConfiguration v1")
     parser.add_argument("--replicas", type=_count, metavar="N", help="place N copies of the pod, one after the other")
     parser.add_argument(
+        "--preempt",
+        action="store_true",
+        help="with --replicas: have pods evicted for each copy that does not fit otherwise",
+    )
+    parser.add_argument(
         "-o",
         "--output",
         choices=("table", "json"),
@@ -53,6 +58,8 @@ def execute(options: argparse.Namespace) -> int:
     from schedcache.framework import PluginSetError, RegistryError
     from schedcache.simulation import InputError, ProfileError, WhatIf, parse_objects
 
+    if options.preempt and options.replicas is None:
+        raise UsageError("--preempt: needs --replicas; what a single pod would evict is told anyway")
     configuration = load_file(options.config).config if options.config else config_from_dict(None).config
     try:
         what_if = WhatIf(
@@ -64,7 +71,7 @@ def execute(options: argparse.Namespace) -> int:
             raise UsageError(f"--pod: {options.pod}: no such file")
         else:
             pods = [what_if.take_out(options.pod)]
-        answer = what_if.ask(pods, options.replicas)
+        answer = what_if.ask(pods, options.replicas, preempt=options.preempt)
     except (InputError, ProfileError, PluginSetError, RegistryError) as error:
         raise UsageError(str(error)) from None
     for warning in answer.cluster_warnings:

@@ -2,7 +2,7 @@
 
 import io
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -88,5 +88,21 @@ def _print_replicas(replicas: Mapping[str, Any], console: Console) -> None:
     console.print(f"[bold]{len(placed)}[/] replicas placed")
     if placed:
         console.print(table)
+    if replicas["evicted"]:
+        _print_evicted(replicas["evicted"], console)
     if replicas["stopped_by"]:
         console.print(f"the next one does not fit: [bold red]{escape(replicas['stopped_by'])}[/]")
+
+
+def _print_evicted(evicted: Sequence[Mapping[str, Any]], console: Console) -> None:
+    table = Table(show_edge=False, pad_edge=False)
+    for column in ("EVICTED", "PRIORITY", "NODE", "FOR", "BREAKS BUDGETS"):
+        table.add_column(column, justify="right" if column == "PRIORITY" else "left")
+    for found in evicted[:_ROWS]:
+        broken = ", ".join(found["budgetsBroken"])
+        table.add_row(*map(escape, (found["pod"], str(found["priority"]), found["node"], found["for"], broken)))
+    if len(evicted) > _ROWS:
+        table.add_row(f"... {len(evicted) - _ROWS} more")
+    what = "pod" if len(evicted) == 1 else "pods"
+    console.print(f"[bold]{len(evicted)}[/] {what} [yellow]evicted[/]")
+    console.print(table)

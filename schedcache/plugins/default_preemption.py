@@ -29,7 +29,8 @@ from schedcache.ports import PreemptionExecutor, Victims
 if TYPE_CHECKING:
     from schedcache.cache import Snapshot
 
-_NEVER = "Never"
+NEVER = "Never"
+"""The preemptionPolicy of pods for which nobody is evicted."""
 _NOT_HELPFUL = unresolvable("Preemption is not helpful for scheduling")
 _WAITING = unresolvable("waiting for the preemption for this pod to be finished")
 _PREFIX = "preemption: "
@@ -121,7 +122,7 @@ class DefaultPreemption:
 
 def _ineligible(pod: Pod, snapshot: "Snapshot", rejected: NodeStatuses) -> str:
     """Why the pod may not preempt now, "" where it may (PodEligibleToPreemptOthers)."""
-    if pod.spec.preemption_policy == _NEVER:
+    if pod.spec.preemption_policy == NEVER:
         return "not eligible due to preemptionPolicy=Never."
     info = snapshot.node_info_map.get(pod.nominated_node_name) if pod.nominated_node_name else None
     if info is None:

@@ -63,8 +63,11 @@ class OfflineCluster:
 
     def snapshot(self) -> Snapshot:
         """The snapshot for a cycle; a pod on a node that does not exist uses nothing, not even its claims."""
-        placed = [pod for pod in self.pods.values() if pod.node_name in self.nodes]
-        return Snapshot.build(placed, self.nodes.values())
+        return Snapshot.build(self.placed(), self.nodes.values())
+
+    def placed(self) -> Sequence[Pod]:
+        """The pods on nodes that exist."""
+        return [pod for pod in self.pods.values() if pod.node_name in self.nodes]
 
     def nominated_nodes(self) -> Collection[str]:
         return {pod.nominated_node_name for pod in self._nominated()}

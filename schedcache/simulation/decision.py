@@ -11,7 +11,7 @@ from schedcache.framework import CycleState, Diagnosis, Evaluation, Framework, P
 from schedcache.framework.plugin_calls import checked_status, failed, rejection
 from schedcache.framework.runtime import Nominated
 from schedcache.model import Pod
-from schedcache.simulation.preemption import Preemption, RecordedPreemption
+from schedcache.simulation.preemption import Preemption, RecordedPreemption, make_room
 
 
 class Decision:
@@ -73,9 +73,7 @@ def decide(
         _enter(decision, found)
         diagnosis = decision.diagnosis
         if not found.fits and found.error is None and diagnosis is not None and framework.points["post_filter"]:
-            evicted.clear()
-            node_name, status = framework.run_post_filter(found.state, pod, snapshot, diagnosis.statuses)
-            decision.preemption = Preemption(node_name, status, evicted.victims)
+            decision.preemption = make_room(framework, pod, snapshot, found.state, diagnosis.statuses, evicted)
     return decision
 
 

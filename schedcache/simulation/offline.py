@@ -1,28 +1,22 @@
 """A scheduler without a cluster: asks where pods would go, one at a time or many copies of one."""
 
-import random
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
-from msgspec.structs import replace
-
-from schedcache.cache import Snapshot
-from schedcache.config import KubeSchedulerConfiguration
-from schedcache.framework import Framework, Handle, PluginError, SchedulingFailure
+from schedcache.cache import ClusterObjects, Snapshot
+from schedcache.config import KubeSchedulerConfiguration, KubeSchedulerProfile
+from schedcache.framework import Framework, Handle, PluginError
 from schedcache.framework.explanation import explain_rejection
 from schedcache.model import Pod
 from schedcache.plugins.default_plugins import installed_registry
+from schedcache.plugins.preemption.budgets import Budgets
 from schedcache.simulation.cluster import OfflineCluster
 from schedcache.simulation.decision import Decision, decide, gate
-from schedcache.simulation.preemption import RecordedPreemption
+from schedcache.simulation.loading import InputError
+from schedcache.simulation.preemption import RecordedPreemption, explain_preemption, preempts
 from schedcache.simulation.profiles import profile_for
+from schedcache.simulation.replicas import Replicas, ReplicaTrial
 from schedcache.simulation.warnings import left_out, warnings_for
-
-
-class Replicas(NamedTuple):
-    """Node names in the order in which the copies were placed, and why the next one does not fit ("": all were placed)."""
-
-    placed: list[str]
-    stopped_by: str
 
 
 class OfflineScheduler:
@@ -57,39 +51,33 @@ class OfflineScheduler:
             "explanation": self._explain(framework, pod, decision),
         }
 
-    def place_replicas(self, pod: Pod, count: int) -> Replicas:
+    def place_replicas(self, pod: Pod, count: int, *, preempt: bool = False) -> Replicas:
         """Place copies of the pod one after the other, each counting for the next; the cluster stays as it was.
 
-        Of equally good nodes, the first by name is taken, so that the answer is always the same. Raises ProfileError.
+        `preempt`: a copy that does not fit may have pods evicted. Raises ProfileError, and InputError where DefaultPreemption, which
+        does that, is not in the profile.
         """
         framework, _ = self._framework_for(pod)
-        placed: list[str] = []
-        snapshot = self._cluster.snapshot()
+        if preempt and not preempts(framework):
+            raise InputError(f"profile {framework.scheduler_name!r} evicts nobody: it is without DefaultPreemption")
         stopped_by = framework.unsupported(pod) or _held_by(framework, pod)
-        while len(placed) < count and not stopped_by:
-            copy = replace(pod, name=f"{pod.name}-{len(placed)}", uid=f"{pod.uid}-{len(placed)}")
-            try:
-                node = self._choose(framework, copy, snapshot)
-            except SchedulingFailure as error:
-                stopped_by = error.message()
-                continue
-            snapshot.assume(copy.with_node(node))
-            placed.append(node)
-        return Replicas(placed, stopped_by)
-
-    def _choose(self, framework: Framework, pod: Pod, snapshot: Snapshot) -> str:
-        result = framework.schedule(pod, snapshot, self._cluster.nominated_pods_for_node, random.Random(0))
-        if result.scores is None:
-            return result.node_name
-        return min(result.scores.view.name(position) for position in result.scores.best().tolist())
+        if stopped_by:
+            return Replicas([], stopped_by, [])
+        trial = ReplicaTrial(self._cluster, partial(self._make_framework, framework.profile))
+        return trial.place(pod, count, preempt=preempt)
 
     def _framework_for(self, pod: Pod) -> tuple[Framework, list[str]]:
         profile, warnings = profile_for(pod.scheduler_name, self._config)
         name = profile.scheduler_name
         if name not in self._frameworks:
-            handle = Handle(cluster_objects=self._cluster.objects, nominator=self._cluster, preemption=self._evicted)
-            self._frameworks[name] = Framework(profile, installed_registry(), handle)
+            self._frameworks[name] = self._make_framework(profile, self._cluster.objects, self._evicted)
         return self._frameworks[name], warnings
+
+    def _make_framework(
+        self, profile: KubeSchedulerProfile, objects: ClusterObjects, evicted: RecordedPreemption
+    ) -> Framework:
+        handle = Handle(cluster_objects=objects, nominator=self._cluster, preemption=evicted)
+        return Framework(profile, installed_registry(), handle)
 
     def _explain(self, framework: Framework, pod: Pod, decision: Decision) -> list[str]:
         if decision.gated is not None:
@@ -98,7 +86,10 @@ class OfflineScheduler:
             return _choice(decision)
         if decision.error or decision.diagnosis is None:
             return [decision.message]
-        return explain_rejection(framework, pod, self.snapshot, decision.diagnosis, decision.state)
+        lines = explain_rejection(framework, pod, self.snapshot, decision.diagnosis, decision.state)
+        if decision.preemption is not None:
+            lines += explain_preemption(framework, pod, decision.preemption, Budgets(self._cluster.objects))
+        return lines
 
 
 def _held_by(framework: Framework, pod: Pod) -> str:

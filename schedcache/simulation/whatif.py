@@ -93,10 +93,10 @@ class WhatIf:
         self.cluster.remove_pod(pod)
         return pod.with_node("")
 
-    def ask(self, pods: Sequence[Pod], replicas: int | None = None) -> Answer:
+    def ask(self, pods: Sequence[Pod], replicas: int | None = None, *, preempt: bool = False) -> Answer:
         """Each pod alone against the cluster, without counting the others; with `replicas`, that many copies of the only pod.
 
-        Raises InputError and ProfileError.
+        `preempt`: each copy that does not fit may have pods evicted. Raises InputError and ProfileError.
         """
         if replicas is not None and len(pods) != 1:
             raise InputError(f"replicas are copies of one pod, but there are {len(pods)}")
@@ -105,9 +105,9 @@ class WhatIf:
         fits = all(answer["selected"] for answer in answers)
         copies = None
         if replicas is not None:
-            placed, stopped_by = scheduler.place_replicas(pods[0], replicas)
-            copies = {"placed": placed, "stopped_by": stopped_by}
-            fits = len(placed) == replicas
+            found = scheduler.place_replicas(pods[0], replicas, preempt=preempt)
+            copies = found.want()
+            fits = len(found.placed) == replicas
         report = {"pods": answers, "nodes": _nodes(scheduler.snapshot), "replicas": copies}
         asked = {pod.full_name for pod in pods}
         others = [text for name, texts in self._objections.items() if name not in asked for text in texts]

@@ -38,7 +38,7 @@ def commands(tmp_path):
     "error", [RuntimeError("a fault"), RecursionError("a fault"), OSError("a fault"), ImportError("a fault")]
 )
 def test_a_fault_ends_with_70_and_its_traceback(commands, error, monkeypatch, capsys):
-    def broken(*_):
+    def broken(*_, **_options):
         raise error
 
     monkeypatch.setattr(WhatIf, "ask", broken)

@@ -243,7 +243,7 @@ def test_the_command_prints_json(capsys, files):
     report = json.loads(out)
     assert status == 0
     assert set(report) == {"pods", "nodes", "replicas"}
-    assert report["replicas"] == {"placed": ["n2", "n1"], "stopped_by": ""}
+    assert report["replicas"] == {"placed": ["n2", "n1"], "stopped_by": "", "evicted": []}
     assert {"feasible", "rejected", "scores", "selected", "message", "warnings", "explanation"} <= set(
         report["pods"][0]
     )

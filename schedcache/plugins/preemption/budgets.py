@@ -44,6 +44,11 @@ class Budgets:
                 broken[position, slot] = pod_breaks
         return broken if np.count_nonzero(broken) else None
 
+    def covering(self, pod: Pod) -> list[PodDisruptionBudget]:
+        """The budgets that the pod's eviction uses up."""
+        self._learn(pod.namespace)
+        return self._used_by(pod)
+
     def _by_kind(self, lifted: LiftedPods) -> tuple[list[PodDisruptionBudget], npt.NDArray[np.int64]]:
         """The budgets that cover some kind, and for each kind which of them does: its index, `_NONE` or `_SEVERAL`.
 
@@ -71,14 +76,15 @@ class Budgets:
         return [self._breaks(pod, left) for pod in pods]
 
     def _breaks(self, pod: Pod, left: dict[str, int]) -> bool:
-        for budget in self._covering_shape(pod.shape):
-            if pod.name in budget.disrupted_pods:
-                continue
+        for budget in self._used_by(pod):
             name = budget.full_name
             left[name] = left.get(name, budget.disruptions_allowed) - 1
             if left[name] < 0:
                 return True
         return False
+
+    def _used_by(self, pod: Pod) -> list[PodDisruptionBudget]:
+        return [b for b in self._covering_shape(pod.shape) if pod.name not in b.disrupted_pods]
 
     def _learn(self, namespace: str) -> None:
         budgets = sorted(self._objects.indexed(KIND, NAMESPACE, namespace), key=lambda b: b.name)

@@ -32,6 +32,11 @@ class Costs(NamedTuple):
             best = best[of_best == of_best.min(initial=2**63 - 1)]
         return best
 
+    def ranked(self) -> Rows:
+        """All positions, the best first; equally good ones in their order."""
+        ranked: Rows = np.lexsort((-self.earliest_start, *reversed(self[:-1])))
+        return ranked
+
 
 def costs_of(candidates: Iterable[Victims]) -> Costs:
     """Of victims one by one, as extenders name them; each candidate has at least one."""
