@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from schedcache.cache import ClusterObjects, SchedulerCache, Snapshot, Stories
-from schedcache.framework import FitError, Framework, SchedulingFailure
+from schedcache.framework import FitError, Framework, NoNodesError, PluginError, SchedulingFailure
 from schedcache.model import Pod
 from schedcache.model.kinds import CLUSTER_OBJECTS
 from schedcache.plugins.preemption.budgets import KIND, Budgets
@@ -82,7 +82,7 @@ class ReplicaTrial:
                 node = self._choose(copy)
             except FitError as error:
                 node, stopped_by = self._make_room(copy, error, evictions) if preempt else ("", error.message())
-            except SchedulingFailure as error:
+            except (NoNodesError, PluginError) as error:
                 node, stopped_by = "", error.message()
             if node:
                 self._cache.add_pod(copy.with_node(node))
