@@ -102,14 +102,15 @@ class Evaluation:
 
     def choose(self, rng: random.Random) -> str:
         """The name of the node to take, `rng` deciding among equally good ones. Raises `failure()` where the pod does not fit."""
-        if not self.fits or self.feasible is None:
+        feasible = self.feasible
+        if not self.fits or feasible is None:
             raise self.failure()
         if self.on_nominated_node:
             return self.pod.nominated_node_name
         if self.scores is None:
-            return self.feasible.name(0)
+            return feasible.name(0)
         best = self.scores.best()
-        return self.feasible.name(int(best[rng.randrange(len(best))]))
+        return feasible.name(int(best[rng.randrange(len(best))]))
 
     def result(self, rng: random.Random) -> ScheduleResult:
         """As `choose`, with all that goes with it. Raises `failure()` where the pod does not fit."""

@@ -39,7 +39,7 @@ What goes wrong
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import numpy as np
 import numpy.typing as npt
@@ -281,13 +281,17 @@ class KeptBySpec:
 
     def __init__(self) -> None:
         self._by_columns: WeakKeyDictionary[Columns, OrderedDict[PodSpec, KeptResults]] = WeakKeyDictionary()
+        # An attempt asks for its filters and again for its scores. The columns may go meanwhile.
+        self._last: tuple[PodSpec, ReferenceType[Columns], KeptResults] | None = None
 
     def of(self, pod: Pod, view: RowView) -> KeptResults | None:
         """What is kept for the pod's spec on the snapshot of the view; None where the plugins are to be asked about its rows."""
         # Not isinstance: what any other type of view shows need not be what the rows have.
-        if type(view) is not RowView or len(view) == 1 or pod.requests is not pod.spec.requests:
+        if type(view) is not RowView or len(view.rows) == 1 or pod.requests is not pod.spec.requests:
             return None
-        snapshot, spec = view.snapshot, pod.spec
+        snapshot, spec, last = view.snapshot, pod.spec, self._last
+        if last is not None and last[0] is spec and last[1]() is snapshot.columns:
+            return last[2]
         by_spec = self._by_columns.get(snapshot.columns)
         if by_spec is None:
             by_spec = self._by_columns[snapshot.columns] = OrderedDict()
@@ -299,6 +303,7 @@ class KeptBySpec:
             by_spec[spec] = kept
         else:
             by_spec.move_to_end(spec)
+        self._last = spec, ref(snapshot.columns), kept
         return kept
 
 

@@ -52,6 +52,7 @@ POINT_NAMES = {
     "post_bind": "PostBind",
 }
 """Method of a plugin -> the extension point's name in kube-scheduler's metrics."""
+_INT64 = np.dtype(np.int64)
 _WITH_PAIRS = frozenset({"permit", "post_filter"})
 
 
@@ -135,6 +136,9 @@ def rejection(status: Status | None) -> Status | None:
 
 def _filtered(plugin: FilterPlugin, state: CycleState, pod: Pod, view: RowView) -> Verdicts:
     verdicts: Any = plugin.filter(state, pod, view)
+    # The answer of `passing` is by far the most frequent one, and nobody looks at its codes.
+    if type(verdicts) is Verdicts and verdicts.table is ALL_PASS and len(verdicts.codes) == len(view):
+        return verdicts
     if not isinstance(verdicts, tuple) or len(verdicts) != 2:
         raise TypeError(f"answered {shortened(verdicts)}, expected Verdicts(codes, table)")
     codes, table = verdicts
@@ -143,12 +147,10 @@ def _filtered(plugin: FilterPlugin, state: CycleState, pod: Pod, view: RowView) 
         raise TypeError(f"answered with codes {shortened(codes)}, expected an array of integers, one for each row")
     if len(codes) != size:
         raise ValueError(f"answered for {len(codes)} rows, expected one verdict for each of {size}")
-    # The answer of `passing` is by far the most frequent one, and its codes are known.
-    if table is not ALL_PASS:
-        if not len(table) or table[0] is not None or not all(issubclass(k, Status) for k in set(map(type, table[1:]))):
-            raise TypeError(f"answered with a table {shortened(table)}, expected None for code 0 and else a Status")
-        if not 0 <= codes.min(initial=0) <= codes.max(initial=0) < len(table):
-            raise ValueError(f"answered with codes {codes.min()} to {codes.max()} for a table of {len(table)}")
+    if not len(table) or table[0] is not None or not all(issubclass(k, Status) for k in set(map(type, table[1:]))):
+        raise TypeError(f"answered with a table {shortened(table)}, expected None for code 0 and else a Status")
+    if not 0 <= codes.min(initial=0) <= codes.max(initial=0) < len(table):
+        raise ValueError(f"answered with codes {codes.min()} to {codes.max()} for a table of {len(table)}")
     # A bare pair will do.
     return verdicts if isinstance(verdicts, Verdicts) else Verdicts(codes, table)
 
@@ -176,4 +178,4 @@ def _checked_scores(scores: object, size: int) -> Scores:
     if not isinstance(scores, np.ndarray) or scores.dtype.kind not in "iu" or scores.shape != (size,):
         raise TypeError(f"answered {scores!r}, expected {size} integers in an array")
     # Times a weight, and in a total, a smaller type would overflow in silence.
-    return scores.astype(np.int64, copy=False)
+    return scores if scores.dtype is _INT64 else scores.astype(np.int64)

@@ -163,11 +163,15 @@ class RowView:
 
     def allocatable(self, resource: str) -> Amounts:
         """Milli-CPU, bytes or whole units; 0 if the node has none."""
-        return self._amounts(self.columns.allocatable, resource)
+        columns = self.columns
+        number = columns.resource_index.get(resource)
+        return np.zeros(len(self.rows), np.int64) if number is None else columns.allocatable[number][self.index]
 
     def requested(self, resource: str) -> Amounts:
         """The sum of the requests of the row's pods, in the unit of `allocatable`."""
-        return self._amounts(self.columns.requested, resource)
+        columns = self.columns
+        number = columns.resource_index.get(resource)
+        return np.zeros(len(self.rows), np.int64) if number is None else columns.requested[number][self.index]
 
     def non_zero_requested(self, resource: str) -> Amounts:
         """As `requested` for cpu and memory, but containers without a request count as 100m and 200Mi."""
@@ -181,10 +185,6 @@ class RowView:
     def allowed_pods(self) -> Amounts:
         """How many pods the row may have."""
         return self.columns.allowed_pods[self.index]
-
-    def _amounts(self, column: Amounts, resource: str) -> Amounts:
-        index = self.columns.resource_index.get(resource)
-        return np.zeros(len(self.rows), np.int64) if index is None else column[index][self.index]
 
 
 class HypotheticalView(RowView):

@@ -279,11 +279,16 @@ class Framework(Lifecycle):
         On a node for which pods of at least the pod's priority are nominated, it must fit both with and without them; with
         them comes first. The view may be hypothetical: each row then counts with its own pods added and removed.
         """
-        return self.run_shared_filters(state, pod, self._share(pod, view, nominated))
+        guests = self._nominated_guests(pod, view, nominated)
+        if guests:
+            return self.run_shared_filters(state, pod, SharedView.with_guests(view, guests))
+        outcome = self._filters.run(state, pod, view)
+        return Feasibility(outcome, outcome.feasible)
 
     def share(self, pod: Pod, view: RowView) -> SharedView:
         """The rows of the view without and with the nominated pods that the pod must yield to."""
-        return self._share(pod, view, self.handle.nominator.nominated_pods_for_node)
+        nominated = self.handle.nominator.nominated_pods_for_node
+        return SharedView.with_guests(view, self._nominated_guests(pod, view, nominated))
 
     def run_shared_filters(self, state: CycleState, pod: Pod, shared: SharedView) -> Feasibility:
         """As `run_filters`, for those who change the rows and ask again."""
@@ -357,15 +362,15 @@ class Framework(Lifecycle):
             found = advice.apply(found)
         return found if len(found.feasible) else None
 
-    def _share(self, pod: Pod, view: RowView, nominated: Nominated) -> SharedView:
-        return SharedView.with_guests(view, self._nominated_guests(pod, view, nominated))
-
     def _nominated_guests(self, pod: Pod, view: RowView, nominated: Nominated) -> dict[int, list[Pod]]:
         """Position -> pods nominated there that the pod must yield to."""
         guests: dict[int, list[Pod]] = {}
+        names = self.handle.nominator.nominated_nodes()
+        if not names:
+            return guests
         row_of = view.columns.row_of
         rows: dict[int, list[Pod]] = {}
-        for name in self.handle.nominator.nominated_nodes():
+        for name in names:
             row = row_of.get(name)
             pods = [p for p in nominated(name) if p.priority >= pod.priority and p.uid != pod.uid]
             if row is not None and pods:

@@ -7,6 +7,8 @@ import numpy as np
 from schedcache.framework.row_view import HypotheticalView, Rows, RowView
 from schedcache.model import Pod
 
+_NOWHERE: Rows = np.empty(0, np.intp)
+
 
 class SharedView:
     """`view` has the rows as they are; `crowded` those at `positions` of it (ascending) with their nominated pods added."""
@@ -21,9 +23,9 @@ class SharedView:
     @classmethod
     def with_guests(cls, view: RowView, guests: Mapping[int, Sequence[Pod]]) -> "SharedView":
         """`guests`: position -> the pods nominated there that count."""
-        positions = np.array(sorted(guests), np.intp)
         if not guests:
-            return cls(view, positions, None)
+            return cls(view, _NOWHERE, None)
+        positions = np.array(sorted(guests), np.intp)
         crowded = view.take(positions).hypothetical()
         crowded.add_pods({i: guests[position] for i, position in enumerate(positions.tolist())})
         return cls(view, positions, crowded)
