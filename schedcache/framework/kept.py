@@ -121,7 +121,7 @@ class KeptFilters:
         self.statuses = 1
         self.faulty = False
 
-    def _own_codes(self, index: int, verdicts: Verdicts) -> npt.NDArray[np.unsignedinteger[Any]]:
+    def _own_codes(self, index: int, verdicts: Verdicts) -> npt.NDArray[np.integer[Any]]:
         """Each call has a table of its own; one table lasts here."""
         table = self.tables[index]
         known = len(table.statuses)
@@ -132,6 +132,8 @@ class KeptFilters:
             if len(table.statuses) > self.statuses:
                 self.statuses = len(table.statuses)
                 self._widen()
+        if numbers == list(range(len(numbers))):
+            return verdicts.codes
         return np.array(numbers, self.codes.dtype).take(verdicts.codes)
 
     def _widen(self) -> None:
