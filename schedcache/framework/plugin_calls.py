@@ -148,7 +148,8 @@ def _filtered(plugin: FilterPlugin, state: CycleState, pod: Pod, view: RowView) 
         raise TypeError(f"answered with codes {shortened(codes)}, expected an array of integers, one for each row")
     if len(codes) != size:
         raise ValueError(f"answered for {len(codes)} rows, expected one verdict for each of {size}")
-    if not len(table) or table[0] is not None or not set(map(type, table[1:])) <= _STATUS:
+    kinds = set(map(type, table[1:]))
+    if not len(table) or table[0] is not None or not (kinds <= _STATUS or all(issubclass(k, Status) for k in kinds)):
         raise TypeError(f"answered with a table {shortened(table)}, expected None for code 0 and else a Status")
     if not 0 <= codes.min(initial=0) <= codes.max(initial=0) < len(table):
         raise ValueError(f"answered with codes {codes.min()} to {codes.max()} for a table of {len(table)}")
