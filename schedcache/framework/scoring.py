@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -187,12 +187,6 @@ def default_normalize_score(scores: Scores, *, reverse: bool = False) -> Scores:
         return np.full(len(scores), MAX_NODE_SCORE, np.int64) if reverse else scores
     scaled = scores * MAX_NODE_SCORE // highest
     return MAX_NODE_SCORE - scaled if reverse else scaled
-
-
-def divide(numerator: Any, denominator: Any) -> Any:
-    """Integer division that truncates towards zero, as Go's does."""
-    quotient = np.abs(numerator) // np.abs(denominator)
-    return np.where((numerator < 0) != (denominator < 0), -quotient, quotient)
 
 
 def _check_range(pod: Pod, plugin: str, scores: Scores) -> None:
