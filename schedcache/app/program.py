@@ -28,6 +28,7 @@ from schedcache.kube.write.event_recorder import ApiEventRecorder
 from schedcache.kube.write.evictor import ApiEvictor
 from schedcache.kube.write.rate import TokenBucket
 from schedcache.kube.write.status_writer import ApiStatusWriter
+from schedcache.kube.write.urgent import Urgent
 from schedcache.kube.write.volume_writer import ApiVolumeWriter
 from schedcache.model import Pod
 from schedcache.plugins.default_plugins import installed_registry
@@ -143,10 +144,13 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
         read_pod = cast("Callable[[bytes], Pod]", kinds["Pod"].from_json)
         rate = TokenBucket(settings.qps, settings.burst)
         binder = ApiBinder(transport, rate, settings.writes, read_pod=read_pod)
-        writers = () if settings.observe else _writers(transport, settings)
+        urgent = Urgent()
+        writers = () if settings.observe else _writers(transport, settings, urgent)
         recorder, status_writer = writers or (Nobody(), Nobody())
         pods, plugins, rng = PodStore(), installed_registry(), random.Random()
-        preemptions = None if settings.observe else Preemptions(_evictor(transport, settings), recorder, metrics)
+        preemptions = (
+            None if settings.observe else Preemptions(_evictor(transport, settings, urgent), recorder, metrics)
+        )
 
         def contradicted(error: CacheCorruptedError) -> None:
             scheduler.state.contradicted("validation", error)
@@ -196,19 +200,19 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
         yield Program(scheduler, source, registry, transport, binder, settings, writers)
 
 
-def _writers(transport: Transport, settings: Settings) -> tuple[ApiEventRecorder, ApiStatusWriter]:
+def _writers(transport: Transport, settings: Settings, urgent: Urgent) -> tuple[ApiEventRecorder, ApiStatusWriter]:
     """Both draw from one budget, and never from that of binds."""
     budget = TokenBucket(settings.qps, settings.burst)
     names = [profile.scheduler_name for profile in settings.profiles]
     return (
-        ApiEventRecorder(transport, budget, names, settings.writes),
+        ApiEventRecorder(transport, budget, names, settings.writes, urgent=urgent),
         ApiStatusWriter(transport, budget, settings.writes),
     )
 
 
-def _evictor(transport: Transport, settings: Settings) -> ApiEvictor:
+def _evictor(transport: Transport, settings: Settings, urgent: Urgent) -> ApiEvictor:
     """On a budget of its own: neither bad news nor a burst of binds delays the room that somebody waits for."""
-    return ApiEvictor(transport, TokenBucket(settings.qps, settings.burst), settings.writes)
+    return ApiEvictor(transport, TokenBucket(settings.qps, settings.burst), settings.writes, urgent=urgent)
 
 
 def make_source(

@@ -38,6 +38,7 @@ from schedcache.kube.write.event_recorder import cut_note, event_name
 from schedcache.kube.write.rate import TokenBucket
 from schedcache.kube.write.retrying import send_again
 from schedcache.kube.write.sparing import SparingLog
+from schedcache.kube.write.urgent import Urgent
 from schedcache.kube.write.write_queue import WriteQueue
 from schedcache.model import MalformedObjectError, Pod
 from schedcache.ports import (
@@ -478,3 +479,19 @@ async def test_a_refused_bind_is_an_answer(error, why):
         with contextlib.suppress(ApiError):
             await request()
         assert answers.outage() == (None if why is None else Outage(0.0, why))
+
+
+async def test_what_is_not_urgent_waits_for_what_is_but_not_for_ever():
+    urgent = Urgent()
+    await asyncio.wait_for(urgent.over(60), 1)
+    with urgent:
+        with urgent:
+            waiting = asyncio.create_task(urgent.over(60))
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not waiting.done(), "another one is under way"
+        await asyncio.wait_for(urgent.over(0.01), 1)
+    await asyncio.wait_for(waiting, 1)
+    with pytest.raises(LookupError), urgent:
+        raise LookupError
+    await asyncio.wait_for(urgent.over(60), 1)

@@ -17,6 +17,7 @@ from schedcache.kube.settings import WriteSettings
 from schedcache.kube.write.rate import TokenBucket
 from schedcache.kube.write.retrying import send_again
 from schedcache.kube.write.sparing import SparingLog
+from schedcache.kube.write.urgent import Urgent
 from schedcache.kube.write.write_queue import WriteQueue
 from schedcache.model import Pod
 from schedcache.ports import ApiError, ConflictError, NotFoundError
@@ -24,6 +25,8 @@ from schedcache.ports import ApiError, ConflictError, NotFoundError
 __all__ = ["ApiEventRecorder"]
 
 LOOK_SECONDS = 60.0
+GIVE_WAY_SECONDS = 1.0
+"""The longest that a write waits for evictions. With 64 of them at a time, 64 events a second are written in any case."""
 PODS_LIMIT = 10_000
 NOTE_BYTES = 1024
 INSTANCE_LENGTH = 128
@@ -61,6 +64,7 @@ class ApiEventRecorder:
         settings: how many at once, how many may wait, how they are merged, limited and repeated.
         host: part of the reporting instance.
         wall_clock: seconds since the epoch.
+        urgent: what these writes give way to.
 
     Attributes:
         written: events that were created or whose count was updated.
@@ -78,9 +82,11 @@ class ApiEventRecorder:
         *,
         host: str | None = None,
         wall_clock: Callable[[], float] = time.time,
+        urgent: Urgent | None = None,
     ) -> None:
         self._transport = transport
         self._rate = rate
+        self._urgent = urgent or Urgent()
         self._profiles = tuple(profiles)
         self._settings = settings
         self._host = host or socket.gethostname()
@@ -206,6 +212,7 @@ class ApiEventRecorder:
         if count <= series.written:
             # The write that was under way when this one was requested has covered it; a series of one is refused.
             return
+        await self._urgent.over(GIVE_WAY_SECONDS)
         try:
             self.retries += await send_again(partial(self._send, series), self._settings)
         except ApiError as error:

@@ -15,6 +15,7 @@ from schedcache.kube.write.binder import pod_path
 from schedcache.kube.write.rate import TokenBucket
 from schedcache.kube.write.retrying import send_again
 from schedcache.kube.write.status_writer import INVALID
+from schedcache.kube.write.urgent import Urgent
 from schedcache.model import Pod, PodCondition
 from schedcache.ports import ApiError, ConflictError, NotFoundError
 
@@ -29,6 +30,7 @@ class ApiEvictor:
         rate: the budget of these requests, shared with nothing else.
         settings: how many at once, how often they are repeated.
         wall_clock: seconds since the epoch.
+        urgent: what other writes give way to; evictions are that.
 
     Attributes:
         retries: requests that were sent again.
@@ -40,9 +42,11 @@ class ApiEvictor:
         rate: TokenBucket,
         settings: WriteSettings = WriteSettings(),
         wall_clock: Callable[[], float] = time.time,
+        urgent: Urgent | None = None,
     ) -> None:
         self._transport = transport
         self._rate = rate
+        self._urgent = urgent or Urgent()
         self._wall_clock = wall_clock
         self._turn = asyncio.Semaphore(settings.concurrent_evictions)
         self._settings = settings
@@ -59,13 +63,14 @@ class ApiEvictor:
 
     async def evict(self, victim: Pod, condition: PodCondition) -> bool:
         """Set the condition, then delete the pod; False where it was gone before. Raises ApiError."""
-        try:
-            if not _says_so(victim, condition):
-                await self._mark(victim, condition)
-            body = _encode({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": victim.uid}})
-            return await self._delete(victim, body)
-        except NotFoundError:
-            return False
+        with self._urgent:
+            try:
+                if not _says_so(victim, condition):
+                    await self._mark(victim, condition)
+                body = _encode({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": victim.uid}})
+                return await self._delete(victim, body)
+            except NotFoundError:
+                return False
 
     async def _mark(self, victim: Pod, condition: PodCondition) -> None:
         found: dict[str, Any] = {
