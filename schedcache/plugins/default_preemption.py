@@ -1,7 +1,7 @@
 """DefaultPreemption: room for a pod of higher priority, at the lowest price (kube-scheduler 1.37)."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -56,8 +56,8 @@ class DefaultPreemption:
 
     @staticmethod
     def events_to_register() -> list[EventHint]:
-        """A deletion opens the gate of `pre_enqueue`; whether it helps is for the plugins to say that rejected the pod."""
-        return [EventHint("AssignedPod", ("Delete",), _is_for_others_to_say, by_spec=True)]
+        """None: only the executor can tell when the gate of `pre_enqueue` opens, and whose."""
+        return []
 
     def post_filter(
         self, state: CycleState, pod: Pod, snapshot: "Snapshot", rejected: NodeStatuses
@@ -158,7 +158,3 @@ def _fault(hopeless: Hopeless) -> Status | None:
     if not errors:
         return None
     return Status(Code.ERROR, (errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]",))
-
-
-def _is_for_others_to_say(*_: Any) -> bool:
-    return False

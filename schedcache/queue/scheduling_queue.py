@@ -254,6 +254,12 @@ class SchedulingQueue:
             elif pod.uid in self._in_flight:
                 self._in_flight.record(RecordedEvent(events.FORCE_ACTIVATE, None, pod))
 
+    def ask_gates(self, pod: Pod) -> None:
+        """The gate that holds the pod may have opened: if none holds it now, it waits for events like a rejected one."""
+        info = self._pool.get(pod_key(pod))
+        if info is not None and info.gated_by and not self._gates.hold(info):
+            self._pool.put(info)
+
     def flush_backoff_completed(self) -> None:
         """Move the pods whose backoff is over to the active queue."""
         for info in self._backing_off.pop_completed(self._now()):

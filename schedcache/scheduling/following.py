@@ -47,7 +47,12 @@ def make_cache_sink(
         clock=clock,
         request_rebuild=_refuse,
     )
-    pod_events = PodEvents(state, reject_waiting=lambda _uid, _why: False, abandon=lambda _uid: False)
+    pod_events = PodEvents(
+        state,
+        reject_waiting=lambda _uid, _why: False,
+        abandon=lambda _uid: False,
+        deletion_seen=lambda _uid: None,
+    )
     return EventHandlers(state, pod_events, objects if objects is not None else ClusterObjects())
 
 

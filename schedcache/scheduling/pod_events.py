@@ -21,14 +21,17 @@ class PodEvents:
         *,
         reject_waiting: Callable[[str, str], bool],
         abandon: Callable[[str], bool],
+        deletion_seen: Callable[[str], None],
     ) -> None:
         """`reject_waiting(uid, why)` ends a pod's wait on Permit; False if it does not wait.
 
         `abandon(uid)` keeps a running binding cycle from binding, and ends its PreBind; False if there is none.
+        `deletion_seen(uid)` is called when a pod turns out to be terminating or gone, before anybody is woken by that.
         """
         self._state = state
         self._reject_waiting = reject_waiting
         self._abandon = abandon
+        self._deletion_seen = deletion_seen
 
     def add(self, pod: Pod) -> None:
         """A pod that is new, or that the source takes for new."""
@@ -63,6 +66,7 @@ class PodEvents:
             # Only then: the queue goes by names, and this one may be a successor's by now.
             state.pods.discard(pod)
             state.queue.delete(pod)
+        self._deletion_seen(pod.uid)
         cached = state.cached(pod)
         if cached is None:
             if pod.nominated_node_name and state.is_ours(pod):
@@ -82,9 +86,12 @@ class PodEvents:
             state.status_writer.forget(pod.uid)
             state.pods.discard(pod)
             state.queue.delete(pod)
+            self._deletion_seen(pod.uid)
         for pod in pods:
             held = state.pods.held(pod)
             state.pods.put(pod)
+            if pod.terminating:
+                self._deletion_seen(pod.uid)
             if pod.node_name:
                 state.cache.add_pod(pod)
                 if held is not None and not held.node_name:
@@ -126,6 +133,8 @@ class PodEvents:
     def _update_assigned(self, held: Pod, new: Pod) -> None:
         state = self._state
         state.cache.update_pod(held, new)
+        if new.terminating:
+            self._deletion_seen(new.uid)
         for event in pod_update_events(held, new):
             state.queue.move(event, held, new)
 

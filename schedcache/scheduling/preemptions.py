@@ -5,7 +5,8 @@ victims but the last are evicted side by side. The last is evicted by itself, an
 only until all the deletions are seen to have begun: the event of the last one brings it back, and must not find the gate shut.
 
 Three things are otherwise than there. kube-scheduler opens the gate with the answer to the last deletion; a watch that lags behind
-would then have the preemptor tried against victims that look untouched, and others evicted on another node. The nomination is written
+would then have the preemptor tried against victims that look untouched, and others evicted on another node. Victims that end at
+once are waited for altogether: every pod that goes anywhere would have the preemptor tried in vain. The nomination is written
 before the first eviction, so that a scheduler that is started again knows for whom room is being made, and evicts nobody else. And
 where an eviction fails, the preemptor is tried again after its backoff and not at once: a right that is missing would have it tried for
 ever, and nobody else.
@@ -27,19 +28,29 @@ if TYPE_CHECKING:
 PLUGIN = "DefaultPreemption"
 DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
+ENDS_AT_ONCE_SECONDS = 1.0
+"""Victims without a grace period are gone by then, and a preemptor that was rejected a moment ago is backing off for that long."""
+AT_ONCE = 16
+"""Preemptors that evictions are sent for at a time, the first one first: of hundreds, the first would get its room with the last."""
 RejectHere = Callable[[str], Awaitable[bool]]
 _FAILED = ClusterEvent(WILDCARD, (ALL,), "PreemptionFailed")
 _log = structlog.get_logger(__name__)
 
 
 class _Evictions:
-    """Those for one preemptor, until the deletion of all victims has been seen; those sent back to the queue are not deleted."""
+    """Those for one preemptor, until the deletion of all victims has been seen; those sent back to the queue are not deleted.
 
-    __slots__ = ("last_begun", "to_be_seen")
+    `terminating_since`: when every deletion had been seen to have begun, on the state's clock.
+    """
 
-    def __init__(self, victims: Sequence[Pod]) -> None:
+    __slots__ = ("last_begun", "preemptor", "terminating_since", "to_be_seen", "victims")
+
+    def __init__(self, preemptor: Pod, victims: Sequence[Pod]) -> None:
+        self.preemptor = preemptor
+        self.victims = victims
         self.to_be_seen = list(victims)
         self.last_begun = False
+        self.terminating_since: float | None = None
 
 
 class Preemptions:
@@ -53,7 +64,10 @@ class Preemptions:
         self._reject_here: RejectHere = _never
         self._evictions: dict[str, _Evictions] = {}
         """By the preemptor's UID."""
+        self._awaited: dict[str, list[_Evictions]] = {}
+        """By the UID of a victim: those that are over only when its deletion has been seen."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Semaphore(AT_ONCE)
 
     def __len__(self) -> int:
         """Preemptors for which evictions are under way."""
@@ -73,19 +87,37 @@ class Preemptions:
         to_evict = [victim for victim in victims if not victim.terminating]
         if not to_evict:
             return
-        self._evictions = {uid: found for uid, found in self._evictions.items() if self.is_running(uid)}
-        self._evictions[preemptor.uid] = _Evictions(to_evict)
+        self._end(preemptor.uid)
+        self._evictions[preemptor.uid] = evictions = _Evictions(preemptor, to_evict)
+        for victim in to_evict:
+            self._awaited.setdefault(victim.uid, []).append(evictions)
         task = asyncio.get_running_loop().create_task(self._make_room(preemptor, node_name, to_evict))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def is_running(self, uid: str) -> bool:
-        """Whether the evictions for the pod of this UID are still on their way, or have not been seen yet."""
+        """Whether evictions for the pod of this UID are on their way, have not been seen yet, or are about to end."""
         found = self._evictions.get(uid)
         if found is None or not found.last_begun:
             return found is not None
-        helds = (self._held(victim) for victim in found.to_be_seen)
-        return any(held is not None and not held.terminating for held in helds)
+        helds = [held for held in map(self._held, found.to_be_seen) if held is not None]
+        if not all(held.terminating for held in helds):
+            return True
+        since, now = found.terminating_since, self._serving().clock()
+        return bool(helds) and (since is None or now - since < ENDS_AT_ONCE_SECONDS)
+
+    def deletion_seen(self, uid: str) -> None:
+        """The pod of this UID is terminating, or gone: if it was the last one that a preemptor has been held back for, let it go."""
+        for evictions in tuple(self._awaited.get(uid, ())):
+            helds = map(self._held, evictions.to_be_seen)
+            if evictions.terminating_since is None and all(held is None or held.terminating for held in helds):
+                evictions.terminating_since = self._serving().clock()
+            self._end_if_over(evictions.preemptor)
+
+    def look_after(self) -> None:
+        """Let preemptors go whose victims take their time. To be called about once a second."""
+        for evictions in [found for found in self._evictions.values() if found.terminating_since is not None]:
+            self._end_if_over(evictions.preemptor)
 
     async def drain(self, seconds: float) -> None:
         """Give the evictions under way some time to end, then end them."""
@@ -97,11 +129,12 @@ class Preemptions:
 
     async def _make_room(self, preemptor: Pod, node_name: str, victims: Sequence[Pod]) -> None:
         state = self._serving()
-        started, result, deleted = state.clock(), "error", True
+        started, result = state.clock(), "error"
         try:
-            await self._evict_all(preemptor, node_name, victims)
-            self._evictions[preemptor.uid].last_begun = True
-            deleted = await self._evict(preemptor, node_name, victims[-1])
+            async with self._turn:
+                await self._evict_all(preemptor, node_name, victims)
+                self._evictions[preemptor.uid].last_begun = True
+                await self._evict(preemptor, node_name, victims[-1])
             result = "success"
         except* NotFoundError:
             _log.debug("the preemptor is gone, nobody is evicted for it", pod=preemptor.full_name)
@@ -112,14 +145,34 @@ class Preemptions:
             _log.exception("preemption failed", pod=preemptor.full_name)
         finally:
             if result != "success":
-                del self._evictions[preemptor.uid]
+                self._end(preemptor.uid)
             self._metrics.preemption_done("error" if result == "error" else "success", state.clock() - started)
             held = self._held(preemptor)
-            # Where no deletion will be seen, nothing else brings the preemptor back.
+            # Where no deletion is still to be seen, nothing else brings the preemptor back.
             if held is not None and result == "error":
                 state.queue.move(_FAILED, None, held)
-            elif held is not None and not deleted:
+            elif self._end_if_over(preemptor) and held is not None:
                 state.queue.activate([held])
+
+    def _end_if_over(self, preemptor: Pod) -> bool:
+        """Whether that was the moment when nothing more holds the preemptor back."""
+        if preemptor.uid not in self._evictions or self.is_running(preemptor.uid):
+            return False
+        self._end(preemptor.uid)
+        held = self._held(preemptor)
+        if held is not None:
+            self._serving().queue.ask_gates(held)
+        return True
+
+    def _end(self, preemptor_uid: str) -> None:
+        evictions = self._evictions.pop(preemptor_uid, None)
+        if evictions is None:
+            return
+        for victim in evictions.victims:
+            awaiting = self._awaited[victim.uid]
+            awaiting.remove(evictions)
+            if not awaiting:
+                del self._awaited[victim.uid]
 
     async def _evict_all(self, preemptor: Pod, node_name: str, victims: Sequence[Pod]) -> None:
         """All but the last; the first failure calls the others off."""
@@ -140,21 +193,17 @@ class Preemptions:
                 nominated = replace(self._held(pod) or pod, nominated_node_name=node_name)
                 state.status_writer.patch_status(nominated, None, "")
 
-    async def _evict(self, preemptor: Pod, node_name: str, victim: Pod) -> bool:
-        """True where a deletion of the victim will be seen, or has been."""
+    async def _evict(self, preemptor: Pod, node_name: str, victim: Pod) -> None:
         note = f"Preempted by pod {preemptor.uid} on node {node_name}"
         if await self._reject_here(victim.uid):
             self._evictions[preemptor.uid].to_be_seen.remove(victim)
             self._tell(victim, preemptor, f"{note} (in kube-scheduler memory).")
-            return False
+            return
         message = f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod"
         condition = PodCondition(DISRUPTION_TARGET, "True", PREEMPTION_BY_SCHEDULER, message, victim.generation)
         held = self._held(victim)
-        if held is None:
-            return True
-        if await self._evictor.evict(held, condition):
+        if held is not None and await self._evictor.evict(held, condition):
             self._tell(held, preemptor, note)
-        return True
 
     def _tell(self, victim: Pod, preemptor: Pod, note: str) -> None:
         self._recorder.event(victim, "Normal", "Preempted", "Preempting", note, related=preemptor)

@@ -66,7 +66,12 @@ class Scheduler:
             cache, queue, pods, frozenset(frameworks), status_writer, metrics, clock, request_rebuild
         )
         self._sleep = sleep
-        pod_events = PodEvents(self.state, reject_waiting=self._reject_waiting, abandon=self._abandon)
+        pod_events = PodEvents(
+            self.state,
+            reject_waiting=self._reject_waiting,
+            abandon=self._abandon,
+            deletion_seen=preemptions.deletion_seen if preemptions is not None else lambda _uid: None,
+        )
         self.handlers = EventHandlers(self.state, pod_events, objects)
         reader = LiveReader(self.state, binder, self.handlers)
         failures = FailureHandler(self.state, recorder)
@@ -133,6 +138,8 @@ class Scheduler:
         queue, clock = self.state.queue, self.state.clock
         while True:
             self.last_housekeeping = clock()
+            if self._preemptions is not None:
+                self._preemptions.look_after()
             queue.flush_backoff_completed()
             queue.flush_unschedulable_leftover()
             due = queue.next_flush_at()

@@ -216,6 +216,25 @@ def test_a_failing_gate_stays_shut():
     assert queue.pending_counts()["gated"] == 1
 
 
+def test_a_gate_that_opens_without_an_event_is_asked_on_demand():
+    held, asked = {"p"}, []
+    gate = [("Evictions", lambda pod: asked.append(pod.name) or pod.name in held)]
+    queue = SchedulingQueue(clock=VirtualClock(), hints=[("Fit", "AssignedPod", ("Delete",), None)], pre_enqueue=gate)
+    pod = make_pod("p")
+    queue.add(pod)
+    queue.ask_gates(make_pod("unknown"))
+    queue.ask_gates(pod)
+    assert queue.pending_counts()["gated"] == 1
+    held.clear()
+    queue.ask_gates(pod)
+    assert queue.pending_counts() == {"active": 0, "backoff": 0, "unschedulable": 1, "gated": 0}
+    asked.clear()
+    queue.ask_gates(pod)
+    assert asked == [], "no gate holds it any more"
+    queue.activate([pod])
+    assert pop(queue).pod is pod
+
+
 def test_registrations_by_scheduler_name():
     clock = VirtualClock()
     hints = {"one": [("Fit", "Node", ("Add",), None)], "two": [("Fit", "Node", ("Delete",), None)]}

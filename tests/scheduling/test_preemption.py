@@ -141,6 +141,70 @@ async def test_a_watch_that_lags_behind_has_nobody_else_evicted():
         assert world.api.evictions[1:] == evicted
 
 
+async def test_each_preemptor_is_tried_twice_whoever_else_goes_meanwhile():
+    async with World(extra=PLUGINS) as world:
+        world.api.grace = True
+        for i in range(5):
+            world.add_node(f"n{i}", "4")
+            for j in range(4):
+                world.api.create(f"low-{i}-{j}", cpu="1", node=f"n{i}")
+        for i in range(5):
+            world.api.create(f"high-{i}", cpu="4", priority=10)
+        await settle()
+        # Long enough for every preemptor's backoff to be over, not so long that its victims are taken for slow ones.
+        await world.advance(0.9)
+        for i in range(5):
+            for j in range(4):
+                world.api.delete(f"low-{i}-{j}")
+            await settle()
+        await world.advance(20)
+        assert {world.api.node_of(f"high-{i}") for i in range(5)} == {f"n{i}" for i in range(5)}
+        rejected = [uid for uid, reason, _ in world.recorder.events if reason == "FailedScheduling"]
+        assert sorted(rejected) == [f"high-{i}" for i in range(5)]
+
+
+async def test_a_preemptor_whose_victims_take_their_time_may_go_elsewhere():
+    async with full_world(low=2, cpu="2") as world:
+        world.api.grace = True
+        world.api.create("high", cpu="4", priority=10)
+        await world.advance(2)
+        assert world.queue.find("default", "high")[0] != "gated"
+        world.add_node("n2", "4")
+        await world.advance(1)
+        assert world.api.node_of("high") == "n2"
+
+
+async def test_victims_that_had_gone_before_their_turn_came_hold_nobody_back():
+    async with full_world(low=2, cpu="2") as world:
+
+        def both_gone(_victim, _node):
+            world.api.before_evict.clear()
+            world.api.delete("low-0")
+            world.api.delete("low-1")
+
+        world.api.before_evict += [lambda *_: None, both_gone]
+        world.api.create("high", cpu="4", priority=10)
+        await world.advance(5)
+        assert world.api.node_of("high") == "n1"
+
+
+async def test_the_first_preemptor_gets_its_room_first():
+    async with World(extra=PLUGINS) as world:
+        for i in range(40):
+            world.add_node(f"n{i}", "4")
+            for j in range(4):
+                world.api.create(f"low-{i}-{j}", cpu="1", node=f"n{i}")
+        for i in range(40):
+            world.api.create(f"high-{i}", cpu="4", priority=10)
+        await world.advance(20)
+        turns = [uid for uid in world.api.evictions if uid.startswith("high")]
+        first, last = turns[0], turns[-1]
+        # When the last one's evictions began, those of the first had ended.
+        victims = world.api.evictions[: world.api.evictions.index(last)]
+        node = next(node for uid, node in world.api.posts if uid == first)
+        assert {f"low-{node[1:]}-{j}" for j in range(4)} <= set(victims)
+
+
 async def test_a_deletion_that_is_seen_before_its_answer_does_not_find_the_gate_shut():
     async with full_world(low=1, cpu="4") as world:
         gate = asyncio.get_running_loop().create_future()
