@@ -20,6 +20,7 @@ NOT_STARTED = 2**62
 """The start of a pod without start time: later than any."""
 _LIMIT = 2**62
 _FIRST_KINDS = 64
+_ALL_AT_ONCE = 2**62
 _NON_ZERO = ("non-zero cpu", "non-zero memory")
 
 _Kind = tuple[PodShape, PodRequests]
@@ -49,15 +50,34 @@ class PodTable:
 
     def refresh(self) -> "PodTable":
         """Look again at the rows that changed since the last time."""
-        columns = self._columns
-        if self._version != columns.version:
-            rows = columns.order if self._version < 0 else columns.changed_since(self._version)
-            self._widen(len(columns.generation), int(columns.pod_count.max(initial=0)))
-            infos = columns.infos
-            for row in rows.tolist():
-                self._write(row, infos[row])
-            self._version = columns.version
+        for _ in self.refresh_in_pieces(_ALL_AT_ONCE):
+            pass
         return self
+
+    def refresh_in_pieces(self, size: int) -> Iterator[None]:
+        """The same, pausing after every `size` pods. The snapshot may not change before the last piece is done.
+
+        If it is abandoned before that, the next refresh starts over.
+        """
+        columns = self._columns
+        if self._version == columns.version:
+            return
+        self._widen(len(columns.generation), int(columns.pod_count.max(initial=0)))
+        infos, left = columns.infos, size
+        for row in self._due().tolist():
+            self._write(row, infos[row])
+            left -= len(infos[row].pods) + 1
+            if left <= 0:
+                yield
+                left = size
+        self._version = columns.version
+
+    def behind(self) -> int:
+        """How many pods a refresh would look at; it takes a few microseconds for each."""
+        return 0 if self._version == self._columns.version else int(self._columns.pod_count[self._due()].sum())
+
+    def _due(self) -> npt.NDArray[np.intp]:
+        return self._columns.order if self._version < 0 else self._columns.changed_since(self._version)
 
     def lowest_priority(self) -> int:
         """Of all pods; without any it is higher than every priority."""

@@ -123,6 +123,18 @@ class Snapshot:
         """The pods of every row by importance, as of now; good until the snapshot changes."""
         return self._pod_table.refresh()
 
+    @property
+    def pod_table_behind(self) -> int:
+        """How many pods `pod_table` would look at if it were asked for now; it takes a few microseconds for each."""
+        return self._pod_table.behind()
+
+    def pod_table_in_pieces(self, size: int) -> Iterator[None]:
+        """Get the table ready, pausing after every `size` pods; the snapshot may not change before the last piece is done.
+
+        Where this is abandoned, nothing is lost but the time.
+        """
+        return self._pod_table.refresh_in_pieces(size)
+
     def check_pod_table(self) -> list[str]:
         """What is wrong with it as it was when it was last asked for."""
         return self._pod_table.check()

@@ -1,5 +1,6 @@
 """The scheduling cycle: one pod from the queue, to a node in the cache (kube-scheduler's schedule_one.go, 1.37)."""
 
+import asyncio
 import random
 from collections.abc import Mapping
 
@@ -24,13 +25,18 @@ from schedcache.scheduling.failure import UNSCHEDULABLE, Failure, FailureHandler
 from schedcache.scheduling.stand_ins import NO_NODES, NOT_SUPPORTED
 from schedcache.scheduling.state import SchedulingState
 
+PODS_AT_ONCE = 4096
+"""So many pods may be new to the table that preemption needs, for a decision to look at them itself: some milliseconds' work."""
+_PODS_A_TURN = 1024
+_MOST_POSTPONEMENTS = 3
 _log = structlog.get_logger(__name__)
 
 
 class SchedulingCycle:
     """Decides where a popped pod goes.
 
-    A decision is synchronous: nothing changes under it, so all of it sees one generation. Extenders are asked before it.
+    A decision is synchronous: nothing changes under it, so all of it sees one generation. Extenders are asked before it, and if
+    preemption has many pods to look at for the first time, it does so before, too.
     """
 
     def __init__(
@@ -46,20 +52,41 @@ class SchedulingCycle:
         self._failures = failures
         self._rng = rng
         self._snapshot = Snapshot()
+        self.postponed = False
+        """The last `run` has not decided: it would have taken too long at a stretch. The pod is for `run_postponed`."""
 
-    def run(self, info: QueuedPodInfo) -> Decision | None:
+    def run(self, info: QueuedPodInfo, *, at_any_price: bool = False) -> Decision | None:
         """Assume the pod on the best node, without asking extenders.
 
-        None: it no longer needs a node, or it failed and is in the queue again.
+        None: it no longer needs a node, it failed and is in the queue again, or, unless `at_any_price`, it is `postponed`.
         """
+        self.postponed = False
         framework, started = self._framework_for(info), self._state.clock()
         if framework is None:
             return None
         try:
-            return self._attempt(info, framework, started)
+            return self._attempt(info, framework, started, may_postpone=not at_any_price)
         except Exception as error:  # noqa: BLE001  one pod that trips over a fault of ours must not stop the others
             self._fail(info, error, started)
             return None
+
+    async def run_postponed(self, info: QueuedPodInfo) -> Decision | None:
+        """As `run`, for the pod that it has just postponed. Until this has ended, no other pod may be decided."""
+        started = self._state.clock()
+        try:
+            for number in range(1, _MOST_POSTPONEMENTS + 1):
+                await self._look_at_pods()
+                if not self._still_waits(info):
+                    break
+                decision = self.run(info, at_any_price=number == _MOST_POSTPONEMENTS)
+                if not self.postponed:
+                    return decision
+        except asyncio.CancelledError:
+            self._state.queue.done(info.popped_uid)
+            raise
+        except Exception as error:  # noqa: BLE001  as in run
+            self._fail(info, error, started)
+        return None
 
     async def run_with_extenders(self, info: QueuedPodInfo) -> Decision | None:
         """As `run`, for a pod in which extenders take part.
@@ -103,7 +130,9 @@ class SchedulingCycle:
             _log.exception("scheduling cycle failed", pod=info.pod.full_name)
         self._failures.handle(info, failure, started)
 
-    def _attempt(self, info: QueuedPodInfo, framework: Framework, started: float) -> Decision | None:
+    def _attempt(
+        self, info: QueuedPodInfo, framework: Framework, started: float, *, may_postpone: bool
+    ) -> Decision | None:
         if self._refuse(info, framework, started):
             return None
         self._state.cache.update_snapshot(self._snapshot)
@@ -111,11 +140,24 @@ class SchedulingCycle:
             nominated = self._state.queue.nominated_pods_for_node
             result = framework.schedule(info.pod, self._snapshot, nominated, self._rng)
         except FitError as error:
-            self._make_room(info, framework, error, started)
+            self.postponed = may_postpone and self._has_pods_to_look_at(framework, error)
+            if not self.postponed:
+                self._make_room(info, framework, error, started)
             return None
         finally:
             self._state.metrics.scheduling_algorithm(self._state.clock() - started)
         return self._assume(info, framework, result, started)
+
+    def _has_pods_to_look_at(self, framework: Framework, error: FitError) -> bool:
+        """Whether PostFilter would spend long on pods that preemption has not seen yet, or not as they are now."""
+        if not framework.points["post_filter"] or self._snapshot.pod_table_behind <= PODS_AT_ONCE:
+            return False
+        return len(error.diagnosis.statuses.rows_with(Code.UNSCHEDULABLE)) > 0
+
+    async def _look_at_pods(self) -> None:
+        """Others have their turn in between; the snapshot stays what it is."""
+        for _ in self._snapshot.pod_table_in_pieces(_PODS_A_TURN):
+            await asyncio.sleep(0)
 
     async def _attempt_with_extenders(
         self, info: QueuedPodInfo, framework: Framework, started: float
@@ -172,6 +214,10 @@ class SchedulingCycle:
     ) -> None:
         """As `_make_room`; where extenders have a say in whom to evict, they are asked in between."""
         extenders, points = framework.handle.extenders, framework.points
+        if self._has_pods_to_look_at(framework, error):
+            await self._look_at_pods()
+            if not self._still_waits(info):
+                return
         if not (points["post_filter"] and extenders.preempt(info.pod)):
             self._make_room(info, framework, error, started)
             return

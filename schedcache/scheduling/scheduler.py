@@ -113,7 +113,8 @@ class Scheduler:
                     asking = tasks.create_task(self._ask_and_schedule(info))
                     asking.add_done_callback(partial(self._asked, info))
                 else:
-                    self._bind(self.cycle.run(info))
+                    decision = self.cycle.run(info)
+                    self._bind(await self.cycle.run_postponed(info) if self.cycle.postponed else decision)
                 if clock() >= until or not bindings.has_room():
                     break
                 info = queue.pop_nowait()

@@ -136,7 +136,7 @@ class ReplayWorld(World):
         self.attempts.append(info.pod.full_name)
         for act in self.in_cycle:
             act(info.pod)
-        decision = self.scheduler.cycle.run(info)
+        decision = self.scheduler.cycle.run(info, at_any_price=True)
         if decision is None:
             return ""
         self.scheduler.bindings.start(decision)

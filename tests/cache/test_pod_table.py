@@ -89,6 +89,31 @@ def test_it_follows_pods_and_nodes_that_come_and_go():
     assert len(snapshot.node_info_list) > 20
 
 
+def test_it_is_made_in_pieces_and_one_that_is_given_up_does_no_harm():
+    rng = random.Random(2)
+    cache, snapshot = SchedulerCache(), Snapshot()
+    for number in range(200):
+        cache.add_pod(make_pod(number, rng, f"n{number % 20}"))
+    for number in range(20):
+        cache.add_node(Node.from_dict({"metadata": {"name": f"n{number}"}}))
+    cache.update_snapshot(snapshot)
+    assert snapshot.pod_table_behind == 200
+    pieces = snapshot.pod_table_in_pieces(30)
+    next(pieces)
+    cache.add_pod(make_pod(200, rng, "n0"))
+    cache.update_snapshot(snapshot)
+    assert snapshot.pod_table_behind == 201
+    # Each node has ten pods, and counts for one more.
+    assert 6 <= sum(1 for _ in snapshot.pod_table_in_pieces(30)) <= 8
+    assert snapshot.pod_table_behind == 0
+    assert snapshot.check_pod_table() == []
+    assert shown(snapshot) == expected(snapshot)
+    cache.remove_pod(make_pod(200, rng, "n0"))
+    cache.update_snapshot(snapshot)
+    assert snapshot.pod_table_behind == 10
+    assert shown(snapshot) == expected(snapshot)
+
+
 def test_kinds_of_pods_that_are_gone_make_room_for_others():
     cache, snapshot = SchedulerCache(), Snapshot()
     cache.add_node(Node.from_dict({"metadata": {"name": "n"}}))

@@ -8,10 +8,12 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from schedcache import testing
+from schedcache.cache import Snapshot
 from schedcache.framework import Advice, Code, Extenders, Status
 from schedcache.model import Node, Pod
 from schedcache.plugins.default_preemption import DefaultPreemption
 from schedcache.ports import ExtenderError, ExtenderResult, FilterAnswer, MetaVictims, Victims
+from schedcache.scheduling import schedule_one
 from schedcache.server.metrics import PrometheusMetrics
 from schedcache.testing import make_node, settle
 from tests.scheduling.world import Api, World, make_pod
@@ -514,6 +516,33 @@ async def test_an_extender_says_where_and_whom_to_evict():
         assert world.api.node_of("p") == "b"
         assert ("gpu", "preempt", "success") in world.metrics.calls
         assert "found a potential placement for pod on node b, preempting 2 victims" in world.recorder.notes("p")[0]
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_pods_that_are_new_to_preemption_are_looked_at_before_extenders_are_asked_whom_to_evict(
+    monkeypatch, deleted
+):
+    monkeypatch.setattr(schedule_one, "PODS_AT_ONCE", 0)
+    monkeypatch.setattr(schedule_one, "_PODS_A_TURN", 1)
+    looked_at, begun = [], asyncio.Event()
+    in_pieces = Snapshot.pod_table_in_pieces
+
+    def watched(snapshot, size):
+        for piece in in_pieces(snapshot, size):
+            looked_at.append(size)
+            begun.set()
+            yield piece
+
+    monkeypatch.setattr(Snapshot, "pod_table_in_pieces", watched)
+    peer = Preemptor({"b": MetaVictims(["b2", "b1"], 0)})
+    async with full_world(peer) as world:
+        world.api.create("p", cpu="4", priority=200)
+        await begun.wait()
+        if deleted:
+            world.api.delete("p")
+        await world.advance(3)
+        assert looked_at == [1, 1]
+        assert [verb for verb, *_ in peer.asked] == ([] if deleted else ["preempt", "filter"])
 
 
 async def test_victims_that_an_extender_has_added_count_in_the_choice():

@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
+from schedcache.cache import Snapshot
 from schedcache.plugins.default_preemption import DefaultPreemption
 from schedcache.ports import RefusedError
+from schedcache.scheduling import schedule_one
 from schedcache.testing import World as DefaultWorld
 from schedcache.testing import make_node, make_pod
 from schedcache.testing.virtual_clock import settle
@@ -327,6 +329,82 @@ async def test_two_preemptors_in_turn_do_not_share_the_room_of_one():
         await world.advance(20)
         assert {world.api.node_of("high-1"), world.api.node_of("high-2")} == {"n1", "n2"}
         assert set(world.api.evictions) - {"high-1", "high-2"} == evicted
+
+
+@pytest.fixture
+def few_at_once(monkeypatch):
+    """Preemption gets to know pods one in a turn."""
+    monkeypatch.setattr(schedule_one, "PODS_AT_ONCE", 0)
+    monkeypatch.setattr(schedule_one, "_PODS_A_TURN", 1)
+
+
+async def turns_until(condition):
+    for turn in range(1000):
+        if condition():
+            return turn
+        await asyncio.sleep(0)
+    raise AssertionError("it has not come true")
+
+
+def nodes_full(world, number):
+    for i in range(number):
+        world.add_node(f"m{i}", "4")
+        world.api.create(f"other-{i}", cpu="4", priority=5, node=f"m{i}")
+
+
+@pytest.mark.usefixtures("few_at_once")
+async def test_many_pods_that_are_new_to_preemption_are_looked_at_in_pieces():
+    async with full_world() as world:
+        nodes_full(world, 50)
+        await settle()
+        world.api.create("high", cpu="4", priority=10)
+        assert await turns_until(lambda: world.api.evictions) >= 50
+        await settle()
+        assert world.api.evictions == ["high", "low-0", "low-1"]
+        await world.advance(20)
+        assert world.api.node_of("high") == "n1"
+        world.check_at_rest()
+
+
+@pytest.mark.usefixtures("few_at_once")
+@pytest.mark.parametrize(
+    ("change", "node"),
+    [
+        (lambda api: api.delete("high"), ""),
+        (lambda api: api.delete("other-7"), "m7"),
+        (lambda api: api.change("high", requests=make_pod("high", cpu="1").requests), "n2"),
+    ],
+    ids=["deleted", "room", "smaller"],
+)
+async def test_what_has_changed_while_pods_were_looked_at_counts(change, node):
+    async with full_world() as world:
+        nodes_full(world, 50)
+        world.add_node("n2", "1")
+        await settle()
+        world.api.create("high", cpu="4", priority=10)
+        await turns_until(lambda: world.scheduler.cycle.postponed)
+        change(world.api)
+        await world.advance(20)
+        assert world.api.evictions == []
+        assert not node or world.api.node_of("high") == node
+        world.check_at_rest()
+
+
+@pytest.mark.usefixtures("few_at_once")
+async def test_a_fault_while_pods_are_looked_at_fails_that_pod_alone(monkeypatch):
+    async with full_world() as world:
+        world.add_node("n2", "1")
+        await settle()
+        with monkeypatch.context() as broken:
+            broken.setattr(Snapshot, "pod_table_in_pieces", raises(RuntimeError("out of order")))
+            world.api.create("high", cpu="4", priority=10)
+            await settle()
+            assert world.api.evictions == []
+            world.api.create("small", cpu="1")
+            await settle()
+            assert world.api.node_of("small") == "n2"
+        await world.advance(20)
+        assert world.api.evictions == ["high", "low-0", "low-1"]
 
 
 async def test_evictions_under_way_are_ended_with_the_scheduler():
