@@ -273,6 +273,8 @@ class PreemptionAdvice:
         self.candidates: Mapping[str, Victims] = {}
         """By node name."""
         self.left: Mapping[str, Victims] | None = None
+        self.since: float | None = None
+        """When the plugin was called first, on its clock."""
 
     @property
     def is_wanted(self) -> bool:

@@ -16,7 +16,7 @@ from schedcache.framework.row_view import RowView
 from schedcache.framework.shared_view import SharedView
 from schedcache.framework.waiting_pods import WaitingPods
 from schedcache.model import Node, Pod
-from schedcache.ports import Binder, PreemptionExecutor, VolumeWriter
+from schedcache.ports import Binder, Metrics, NoMetrics, PreemptionExecutor, VolumeWriter
 
 NodeLister = Callable[[str], Node | None]
 """Name -> the newest object, None = there is no such node."""
@@ -53,7 +53,7 @@ class Handle(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     The runtime makes one for each profile and fills in `scheduler_name` and `filters`. `binder` and `volume_writer` are None
     where nothing can be bound (offline), `preemption` where nothing can be evicted. `extenders` and `waiting_pods`, those that Permit
     plugins keep waiting, are those of all profiles. `chance` decides between what is equally good; where it is None, names do. What
-    awaits something does so on `clock` (seconds, monotonic) and `sleep`.
+    awaits something does so on `clock` (seconds, monotonic) and `sleep`. `metrics` counts for the whole scheduler.
     """
 
     cluster_objects: ClusterObjects
@@ -68,4 +68,5 @@ class Handle(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     filters: Filters | None = None
     chance: random.Random | None = None
     waiting_pods: WaitingPods = msgspec.field(default_factory=WaitingPods)
+    metrics: Metrics = msgspec.field(default_factory=NoMetrics)
     scheduler_name: str = ""

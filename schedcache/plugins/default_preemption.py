@@ -62,7 +62,12 @@ class DefaultPreemption:
     def post_filter(
         self, state: CycleState, pod: Pod, snapshot: "Snapshot", rejected: NodeStatuses
     ) -> tuple[str | None, Status]:
+        advice, since = state.get(PreemptionAdvice), self._handle.clock()
+        if advice is not None:
+            since = advice.since = since if advice.since is None else advice.since
         node_name, status = self._preempt(state, pod, snapshot, rejected)
+        if advice is None or not advice.is_wanted:
+            self._handle.metrics.preemption_evaluated(status.code.label, self._handle.clock() - since)
         told = (_PREFIX + status.message,) if status.message else ()
         return node_name, Status(status.code, told)
 
@@ -95,7 +100,8 @@ class DefaultPreemption:
             }
             return None, unschedulable()
         position = self._choose(candidates.costs, names)
-        return self._evict(executor, pod, names[position], candidates.pods(position))
+        victims = Victims(candidates.pods(position), int(candidates.costs.violations[position]))
+        return self._evict(executor, pod, names[position], victims)
 
     def _evict_one(
         self, executor: PreemptionExecutor, pod: Pod, left: Mapping[str, Victims]
@@ -105,12 +111,13 @@ class DefaultPreemption:
             return None, unschedulable("no candidate node for preemption")
         names = list(left)
         name = names[self._choose(costs_of(left.values()), names)]
-        return self._evict(executor, pod, name, left[name].pods)
+        return self._evict(executor, pod, name, left[name])
 
-    @staticmethod
-    def _evict(executor: PreemptionExecutor, pod: Pod, node_name: str, victims: Sequence[Pod]) -> tuple[str, Status]:
-        executor.preempt(pod, node_name, victims)
-        text = f"found a potential placement for pod on node {node_name}, preempting {len(victims)} victims"
+    def _evict(self, executor: PreemptionExecutor, pod: Pod, node_name: str, victims: Victims) -> tuple[str, Status]:
+        if victims.pdb_violations > 0:
+            self._handle.metrics.preemption_violations(victims.pdb_violations)
+        executor.preempt(pod, node_name, victims.pods)
+        text = f"found a potential placement for pod on node {node_name}, preempting {len(victims.pods)} victims"
         return node_name, Status(Code.SUCCESS, (text,))
 
     def _choose(self, costs: Costs, names: Sequence[str]) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from schedcache.cache import CacheError
 from schedcache.cache.cluster_objects import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from schedcache.config.plugin_args import VolumeBindingArgs
 from schedcache.framework import (
@@ -28,6 +29,7 @@ from schedcache.plugins.volumes.binder import PodClaims, PodVolumes, VolumeBinde
 from schedcache.plugins.volumes.csi_nodes import CSI_NODE, MIGRATED_PLUGINS_ANNOTATION
 from schedcache.plugins.volumes.pod_claims import claim_of, claim_volumes, hint_by_name, not_found_text, ownership_fault
 from schedcache.plugins.volumes.waiting import VolumeBindingError, VolumeWaiting
+from schedcache.ports import ApiError
 
 if TYPE_CHECKING:
     from schedcache.cache import Snapshot
@@ -61,7 +63,8 @@ class VolumeBinding:
 
     def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
         self._objects = handle.cluster_objects
-        self._binder = VolumeBinder(handle.cluster_objects)
+        self._binder = VolumeBinder(handle.cluster_objects, handle.metrics)
+        self._metrics = handle.metrics
         args = args or VolumeBindingArgs()
         self._line = broken_line(args.shape)
         self._writer = handle.volume_writer
@@ -139,7 +142,11 @@ class VolumeBinding:
         found: _State | None = state.get(_STATE_KEY)
         if found is not None and found.volumes is not None and found.volumes.order:
             found.assumed = AssumedVolumes(self._objects, node_name)
-            found.assumed.assume(*found.volumes.on(found.row_of[node_name]))
+            try:
+                found.assumed.assume(*found.volumes.on(found.row_of[node_name]))
+            except CacheError:
+                self._metrics.volume_stage_failed("assume")
+                raise
         return None
 
     @staticmethod
@@ -161,10 +168,14 @@ class VolumeBinding:
             return None
         if self._writer is None:
             return Status(Code.ERROR, ("there is no way to write volumes here",))
-        await found.assumed.write(self._writer)
         try:
+            await found.assumed.write(self._writer)
             await self._waiting.until_bound(found.assumed)
+        except ApiError:
+            self._metrics.volume_stage_failed("bind")
+            raise
         except VolumeBindingError as error:
+            self._metrics.volume_stage_failed("bind")
             return Status(Code.ERROR, (f"binding volumes: {error}",))
         return None
 

@@ -52,6 +52,7 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
     """
     nominator = Nominator(pod_lister)
     extenders = extenders or Extenders()
+    metrics = metrics or NoMetrics()
     handle = Handle(
         cluster_objects=objects,
         nominator=nominator,
@@ -63,12 +64,11 @@ def make_profiles(  # noqa: PLR0913  what plugins and queue need of the world, a
         chance=chance,
         clock=clock,
         sleep=sleep,
+        metrics=metrics,
     )
     sampling = NodeSampling(percentage_of_nodes_to_score)
     frameworks: dict[str, Framework] = {
-        profile.scheduler_name: MeasuredFramework(
-            profile, registry, handle, sampling, metrics=metrics or NoMetrics(), clock=clock
-        )
+        profile.scheduler_name: MeasuredFramework(profile, registry, handle, sampling, metrics=metrics, clock=clock)
         for profile in profiles
     }
     sorts = {framework.points["queue_sort"][0].name: framework.queue_sort for framework in frameworks.values()}

@@ -15,8 +15,12 @@ def exponential_buckets(start: float, factor: float, count: int) -> Sequence[flo
 
 _ATTEMPT_SECONDS = exponential_buckets(0.001, 2, 15)
 _SLI_SECONDS = exponential_buckets(0.01, 2, 20)
+_PREEMPTION_SECONDS = exponential_buckets(0.001, 2, 16)
 _EVENT_SECONDS = exponential_buckets(0.0001, 2, 12)
 _PLUGIN_SECONDS = exponential_buckets(0.00001, 1.5, 20)
+_PREEMPTION_LABELS = "preemptor", "result"
+_POD = "pod"
+"""The only kind of preemptor: kube-scheduler has pod groups as well."""
 
 
 class PrometheusMetrics:
@@ -121,6 +125,23 @@ class PrometheusMetrics:
         self._preemption_seconds = self._histogram(
             "preemption_goroutines_duration_seconds", "Time of the evictions for one pod.", _SLI_SECONDS, "result"
         )
+        self._preemption_evaluation = self._histogram(
+            "preemption_evaluation_duration_seconds",
+            "Time that it took to decide whom to evict.",
+            _PREEMPTION_SECONDS,
+            *_PREEMPTION_LABELS,
+        )
+        self._preemption_execution = self._histogram(
+            "preemption_execution_duration_seconds",
+            "Time of the evictions for one pod.",
+            _PREEMPTION_SECONDS,
+            *_PREEMPTION_LABELS,
+        )
+        self.preemption_violations: Callable[[int], None] = (
+            self._counter("preemption_pdb_violations", "Victims that break a PodDisruptionBudget.", "preemptor")
+            .labels(_POD)
+            .inc
+        )
 
     def _define_extender_metrics(self) -> None:
         self._extender_calls = self._counter(
@@ -131,6 +152,9 @@ class PrometheusMetrics:
         )
 
     def _define_repairs(self) -> None:
+        self._volume_faults = self._counter(
+            "volume_scheduling_stage_error", "Attempts that ended in an error at a pod's claims, by stage.", "operation"
+        )
         self._doubts = self._counter(
             "bind_doubts", "Live reads of pods whose binding was uncertain, by what they showed.", "outcome"
         )
@@ -162,6 +186,13 @@ class PrometheusMetrics:
     def preemption_done(self, result: str, seconds: float) -> None:
         self._preemptions.labels(result).inc()
         self._preemption_seconds.labels(result).observe(seconds)
+        self._preemption_execution.labels(_POD, result).observe(seconds)
+
+    def preemption_evaluated(self, result: str, seconds: float) -> None:
+        self._preemption_evaluation.labels(_POD, result).observe(seconds)
+
+    def volume_stage_failed(self, stage: str) -> None:
+        self._volume_faults.labels(stage).inc()
 
     def bind_doubt(self, outcome: str) -> None:
         self._doubts.labels(outcome).inc()

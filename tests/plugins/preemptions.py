@@ -11,11 +11,27 @@ from schedcache.framework import Framework, Handle
 from schedcache.framework.row_view import HypotheticalView
 from schedcache.model.objects import PodDisruptionBudget
 from schedcache.plugins.default_plugins import default_registry
+from schedcache.ports import NoMetrics
 from schedcache.queue import Nominator
 from schedcache.simulation.preemption import RecordedPreemption
 from schedcache.testing import make_node, make_pod
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+
+
+class Metrics(NoMetrics):
+    """What is told of looks for victims."""
+
+    def __init__(self):
+        self.evaluated = []
+        self.violations = []
+
+    def preemption_evaluated(self, result, seconds):
+        assert seconds >= 0
+        self.evaluated.append(result)
+
+    def preemption_violations(self, number):
+        self.violations.append(number)
 
 
 class Cluster:
@@ -31,9 +47,14 @@ class Cluster:
             for guest in guests:
                 self.nominations.add(guest, node_name)
         self.evictions = RecordedPreemption()
+        self.metrics = Metrics()
         [profile] = config_from_dict(config).config.profiles
         handle = Handle(
-            cluster_objects=self.objects, nominator=self.nominations, preemption=self.evictions, chance=chance
+            cluster_objects=self.objects,
+            nominator=self.nominations,
+            preemption=self.evictions,
+            chance=chance,
+            metrics=self.metrics,
         )
         self.framework = Framework(profile, default_registry() if registry is None else registry, handle)
 

@@ -130,6 +130,14 @@ def test_budgets_that_change_are_seen():
     assert attempt(cluster, pod("p", 2, "4"))[0] == "n1"
 
 
+def test_each_look_for_victims_is_told_once_and_so_are_budgets_that_it_breaks():
+    cluster = Cluster([node("n1")], [pod("x", 0, "2", "n1"), pod("y", 1, "2", "n1")], [budget("b", 0)])
+    attempt(cluster, pod("p", 2, "4"))
+    assert (cluster.metrics.evaluated, cluster.metrics.violations) == (["Success"], [2])
+    attempt(cluster, pod("p", 0, "4"))
+    assert (cluster.metrics.evaluated, cluster.metrics.violations) == (["Success", "Unschedulable"], [2])
+
+
 def test_without_anything_to_evict_with_nothing_is_preempted():
     plugin = DefaultPreemption(None, handle())
     cluster = Cluster([node("n1")], [pod("x", 0, "4", "n1")])

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from schedcache.cache import Snapshot
+from schedcache.cache import CacheError, Snapshot
 from schedcache.config.plugin_args import VolumeBindingArgs
 from schedcache.framework import SKIP, Code, CycleState, Handle
 from schedcache.model import ClaimRef
 from schedcache.plugins.volume_binding import VolumeBinding
-from schedcache.ports import ConflictError, RefusedError
+from schedcache.ports import ConflictError, RefusedError, UnavailableError
 from schedcache.queue import Nominator
 from schedcache.testing import VirtualClock, make_node, settle
 from tests.plugins.cluster import handle, rejected, whole
@@ -33,6 +33,7 @@ class Storage:
         self.clock = VirtualClock()
         self.nodes = {node.name: node for node in NODES}
         self.writes = []
+        self.failed_stages = []
         self.refuses = {}
         """Name -> the error of its write."""
         self._stored = {}
@@ -46,8 +47,12 @@ class Storage:
             node_lister=self.nodes.get,
             clock=self.clock,
             sleep=self.clock.sleep,
+            metrics=self,
         )
         return VolumeBinding(VolumeBindingArgs(bind_timeout_seconds=timeout), given)
+
+    def volume_stage_failed(self, stage):
+        self.failed_stages.append(stage)
 
     async def prebind(self, volume, claim):
         return self._write(volume, ("prebind", volume.name, claim.name))
@@ -440,3 +445,30 @@ async def test_without_a_way_to_write_nothing_is_bound():
     plugin, pod = VolumeBinding(None, handle(storage_class(), claim("c"))), pod_with("p", "c")
     status = await plugin.pre_bind(reserved(plugin, pod), pod, "a")
     assert (status.code, status.reasons) == (Code.ERROR, ("there is no way to write volumes here",))
+
+
+async def test_errors_are_counted_by_the_stage_they_come_from():
+    storage = Storage(STATIC, claim("c"), volume("v", on=["a"]))
+    storage.refuses["v"] = UnavailableError("no answer", reason="NoAnswer")
+    plugin, pod = storage.plugin(), pod_with("p", "c")
+    state = reserved(plugin, pod)
+    with pytest.raises(UnavailableError):
+        await plugin.pre_bind(state, pod, "a")
+    assert storage.failed_stages == ["bind"]
+    plugin.unreserve(state, pod, "a")
+    del storage.refuses["v"]
+    task = asyncio.create_task(plugin.pre_bind(reserved(plugin, pod), pod, "a"))
+    await settle()
+    storage.show_writes()
+    storage.delete(PVC, "c")
+    await task
+    assert storage.failed_stages == ["bind", "bind"]
+
+    storage = Storage(STATIC, claim("c"), volume("v", on=["a"]))
+    plugin, state = storage.plugin(), CycleState()
+    assert plugin.pre_filter(state, pod, SNAPSHOT) is None
+    plugin.filter(state, pod, whole(SNAPSHOT))
+    storage.delete(PV, "v")
+    with pytest.raises(CacheError):
+        plugin.reserve(state, pod, "a")
+    assert storage.failed_stages == ["assume"]

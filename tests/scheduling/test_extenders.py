@@ -509,9 +509,13 @@ def full_world(*extenders: Peer) -> World:
 
 async def test_an_extender_says_where_and_whom_to_evict():
     peer = Preemptor({"b": MetaVictims(["b2", "b1"], 0)})
+    peer.free.clear()
     async with full_world(peer) as world:
         world.api.create("p", cpu="4", priority=200)
+        await world.advance(2)
+        peer.free.set()
         await world.advance(3)
+        assert world.metrics.evaluations == [("Success", 2.0)], "the time that the extender took is a part of it"
         assert peer.asked == [("preempt", "p", ["a", "b"]), ("filter", "p", ["b"])]
         assert world.api.node_of("p") == "b"
         assert ("gpu", "preempt", "success") in world.metrics.calls

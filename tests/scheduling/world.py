@@ -107,6 +107,7 @@ class Metrics(NoMetrics):
         self.errors: list[str] = []
         self.attempts: list[str] = []
         self.preemptions: list[str] = []
+        self.evaluations: list[tuple[str, float]] = []
         self.calls: list[tuple[str, str, str]] = []
 
     def extender_call(self, extender: str, verb: str, result: str, seconds: float) -> None:
@@ -120,6 +121,9 @@ class Metrics(NoMetrics):
 
     def schedule_attempt(self, profile: str, result: str, seconds: float) -> None:
         self.attempts.append(result)
+
+    def preemption_evaluated(self, result: str, seconds: float) -> None:
+        self.evaluations.append((result, seconds))
 
     def preemption_done(self, result: str, seconds: float) -> None:
         self.preemptions.append(result)

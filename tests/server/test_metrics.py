@@ -66,6 +66,28 @@ def test_what_is_told_is_counted_under_its_name_and_labels():
     assert found["scheduler_queueing_hint_execution_duration_seconds_count", hint] == 1
 
 
+def test_what_is_told_of_preemption_and_volumes_is_counted_under_its_name_and_labels():
+    registry = CollectorRegistry()
+    metrics = PrometheusMetrics(registry)
+    metrics.preemption_attempt()
+    metrics.preemption_evaluated("Unschedulable", 0.002)
+    metrics.preemption_victims(3)
+    metrics.preemption_violations(2)
+    metrics.preemption_done("error", 0.5)
+    metrics.volume_stage_failed("bind")
+    found = samples(registry)
+    by_a_pod = ("preemptor", "pod")
+    evaluated, failed = (by_a_pod, ("result", "Unschedulable")), (by_a_pod, ("result", "error"))
+    assert found["scheduler_preemption_attempts_total", ()] == 1
+    assert found["scheduler_preemption_victims_sum", ()] == 3
+    assert found["scheduler_preemption_evaluation_duration_seconds_sum", evaluated] == 0.002
+    assert found["scheduler_preemption_pdb_violations_total", (by_a_pod,)] == 2
+    assert found["scheduler_preemption_execution_duration_seconds_sum", failed] == 0.5
+    assert found["scheduler_preemption_goroutines_execution_total", failed[1:]] == 1
+    assert found["scheduler_preemption_goroutines_duration_seconds_sum", failed[1:]] == 0.5
+    assert found["scheduler_volume_scheduling_stage_error_total", (("operation", "bind"),)] == 1
+
+
 class Ranks:
     """Takes part in every point of the choice; skips both for pods of priority 7."""
 

@@ -35,6 +35,7 @@ from schedcache.plugins.volumes.places import (
     reaches,
 )
 from schedcache.plugins.volumes.pod_claims import claim_of, claim_volumes
+from schedcache.ports import Metrics
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
@@ -139,8 +140,9 @@ class _Findings:
 class VolumeBinder:
     """Looks at claims, volumes, classes and CSI objects as assumed at the moment; keeps nothing but columns of CSINodes."""
 
-    def __init__(self, objects: ClusterObjects) -> None:
+    def __init__(self, objects: ClusterObjects, metrics: Metrics) -> None:
         self._objects = objects
+        self._metrics = metrics
         self._csi_nodes = CSINodes(objects)
 
     def pod_claims(self, pod: Pod) -> PodClaims | Status:
@@ -182,7 +184,10 @@ class VolumeBinder:
         """Judge the rows of the view, and enter into `volumes` what was found for them."""
         due = volumes.unjudged(view)
         if len(due):
-            volumes.enter(due.rows, self._judge(claims, volumes, due))
+            judged = self._judge(claims, volumes, due)
+            if judged.faulty:
+                self._metrics.volume_stage_failed("predicate")
+            volumes.enter(due.rows, judged)
         return volumes.verdicts(view)
 
     def _judge(self, claims: PodClaims, volumes: PodVolumes, view: RowView) -> Verdicts:
