@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from schedcache.kube.extender import wire
 from schedcache.kube.extender.client import SLACK_BYTES, ExtenderSettings, ExtenderSetupError, HttpExtenders
 from schedcache.kube.extender.tls import TLSSettings
 from schedcache.kube.extender.wire import (
@@ -221,23 +222,32 @@ def test_the_environments_proxy_is_used_as_in_go(monkeypatch, no_proxy, way):
 # ---- the forms of answers
 
 
+def read(reading: Any) -> Any:
+    """All of it at once."""
+    while True:
+        try:
+            next(reading)
+        except StopIteration as end:
+            return end.value
+
+
 def test_fields_are_found_whatever_their_case_and_null_is_nothing():
-    assert read_filter_result(b'{"nodes": null, "nodenames": ["a"], "failedNodes": null, "error": null}') == (
+    assert read(read_filter_result(b'{"nodes": null, "nodenames": ["a"], "failedNodes": null, "error": null}')) == (
         None,
         ["a"],
         {},
         {},
         "",
     )
-    assert read_filter_result(b'{"nodes": {"items": null}}').nodes == []
-    assert read_filter_result(b"null") == (None, None, {}, {}, "")
-    assert read_host_priorities(b'[{"host": "a", "score": 1}, {"HOST": "b"}]') == [("a", 1), ("b", 0)]
-    assert read_host_priorities(b"null") == []
-    assert read_preemption_result(b'{"nodeNameToMetaVictims": {"a": {"pods": [{"uid": "v"}]}, "b": null}}') == {
+    assert read(read_filter_result(b'{"nodes": {"items": null}}')).nodes == []
+    assert read(read_filter_result(b"null")) == (None, None, {}, {}, "")
+    assert read(read_host_priorities(b'[{"host": "a", "score": 1}, {"HOST": "b"}]')) == [("a", 1), ("b", 0)]
+    assert read(read_host_priorities(b"null")) == []
+    assert read(read_preemption_result(b'{"nodeNameToMetaVictims": {"a": {"pods": [{"uid": "v"}]}, "b": null}}')) == {
         "a": MetaVictims(["v"], 0),
         "b": MetaVictims([], 0),
     }
-    assert read_binding_result(b'{"ERROR": "no"}') == "no"
+    assert read(read_binding_result(b'{"ERROR": "no"}')) == "no"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +255,45 @@ def test_fields_are_found_whatever_their_case_and_null_is_nothing():
 )
 def test_scores_are_whole_numbers_of_hosts(body):
     with pytest.raises(MalformedAnswerError):
-        read_host_priorities(body)
+        read(read_host_priorities(body))
+
+
+def test_a_victim_is_one_however_often_it_is_named():
+    body = b'{"NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "v"}, {"UID": "w"}, {"UID": "v"}]}}}'
+    assert read(read_preemption_result(body)) == {"a": MetaVictims(["v", "w"], 0)}
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**40])
+def test_budgets_are_counted_in_64_bits(number):
+    with pytest.raises(MalformedAnswerError, match="numpdbviolations"):
+        read(read_preemption_result(b'{"NodeNameToMetaVictims": {"a": {"NumPDBViolations": %d}}}' % number))
+
+
+def test_long_answers_are_read_in_pieces():
+    victims = {f"n{i}": {"Pods": [{"UID": f"u{i}"}]} for i in range(1000)}
+    assert len(list(read_preemption_result(json.dumps({"NodeNameToMetaVictims": victims}).encode()))) == 5
+    assert len(list(read_filter_result(b'{"Nodes": {"items": []}}'))) == 2
+
+
+async def test_others_have_their_turn_while_an_answer_is_read(monkeypatch):
+    turns = []
+
+    async def other():
+        while len(turns) < 10:
+            turns.append("other")
+            await asyncio.sleep(0)
+
+    def reading(_body):
+        others = asyncio.create_task(other())
+        for _ in range(12):
+            yield
+        assert others.done()
+        return ""
+
+    monkeypatch.setattr(wire, "read_binding_result", reading)
+    async with extender(Server(http({}))) as peer:
+        await peer.bind(POD, "a")
+    assert len(turns) == 10
 
 
 # ---- certificates

@@ -166,10 +166,10 @@ class HttpExtender:
         if text:
             raise ExtenderError(f"extender {self.name!r}: {text[:_SHOWN_CHARACTERS]}", ExtenderResult.ERROR)
 
-    async def _ask(self, verb: str, request: wire.Body, read: Callable[[bytearray], T]) -> T:
+    async def _ask(self, verb: str, request: wire.Body, read: Callable[[bytearray], wire.Reading[T]]) -> T:
         """POST, and read the answer. Raises ExtenderError."""
         try:
-            return read(await self._post(verb, request))
+            return await _in_pieces(read(await self._post(verb, request)))
         except wire.MalformedAnswerError as error:
             raise self._failure(verb, f"the answer cannot be read: {error}", ExtenderResult.MALFORMED) from error
         except TimeoutError as error:
@@ -226,6 +226,17 @@ class HttpExtender:
 
     def _failure(self, verb: str, text: str, result: ExtenderResult) -> ExtenderError:
         return ExtenderError(f"extender {self.name!r}: {verb}: {text[:_SHOWN_CHARACTERS]}", result)
+
+
+async def _in_pieces(reading: wire.Reading[T]) -> T:
+    """What the reading returns; others have their turn in between."""
+    while True:
+        try:
+            next(reading)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        await asyncio.sleep(0)
 
 
 async def _in_turns(body: wire.Body) -> AsyncIterator[bytes]:

@@ -4,8 +4,8 @@ Fields of answers are found whatever their case, as Go finds them: extenders wer
 them differently. Fields that are not known are ignored, null stands for nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,6 +17,12 @@ Buffer = bytes | bytearray | msgspec.Raw
 _encode = msgspec.json.Encoder().encode
 _NODES_BEFORE, _NODES_AFTER = b'{"metadata":{},"items":', b"}"
 _NULL = (b"null",)
+
+_NODES_A_PIECE = 200
+
+Reading = Generator[None, None, T]
+"""An answer that is read in pieces of some milliseconds: it may be tens of megabytes, and no thread would help, since the decoder
+holds the interpreter's lock. What the generator returns is the answer."""
 
 Body = Sequence[bytes]
 """A request in pieces: to join thousands of whole nodes would keep the event loop from all else for a second at worst."""
@@ -34,6 +40,9 @@ class FilterResult(NamedTuple):
     failed_nodes: Mapping[str, str]
     failed_and_unresolvable_nodes: Mapping[str, str]
     error: str
+
+
+_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class _Named(msgspec.Struct):
@@ -106,13 +115,15 @@ def _list(items: Iterable[bytes]) -> Body:
     return [*pieces, b"]"] if pieces else [b"[]"]
 
 
-# ---- answers, each of these raises MalformedAnswerError
+# ---- answers, reading each of these raises MalformedAnswerError
 
 
-def read_filter_result(body: Buffer) -> FilterResult:
+def read_filter_result(body: Buffer) -> Reading[FilterResult]:
     """An ExtenderFilterResult."""
     fields = _read_fields(body)
+    yield
     nodes = _field(fields, "nodes", _NodeList)
+    yield
     return FilterResult(
         nodes=None if nodes is None else [node.metadata.name for node in nodes.items or ()],
         node_names=_field(fields, "nodenames", list[str]),
@@ -122,20 +133,27 @@ def read_filter_result(body: Buffer) -> FilterResult:
     )
 
 
-def read_host_priorities(body: Buffer) -> list[tuple[str, int]]:
+def read_host_priorities(body: Buffer) -> Reading[list[tuple[str, int]]]:
     """A HostPriorityList."""
     found = _decode(body, list[dict[str, str | int | None]]) or []
+    yield
     return [_host_priority(_folded(entry)) for entry in found]
 
 
-def read_preemption_result(body: Buffer) -> dict[str, MetaVictims]:
+def read_preemption_result(body: Buffer) -> Reading[dict[str, MetaVictims]]:
     """An ExtenderPreemptionResult; a node without any victims is kept."""
     by_node = _field(_read_fields(body), "nodenametometavictims", dict[str, dict[str, msgspec.Raw] | None]) or {}
-    return {name: _meta_victims(_folded(victims or {})) for name, victims in by_node.items()}
+    found: dict[str, MetaVictims] = {}
+    for number, (name, victims) in enumerate(by_node.items()):
+        if number % _NODES_A_PIECE == 0:
+            yield
+        found[name] = _meta_victims(_folded(victims or {}))
+    return found
 
 
-def read_binding_result(body: Buffer) -> str:
+def read_binding_result(body: Buffer) -> Reading[str]:
     """The error of an ExtenderBindingResult, "" for none."""
+    yield
     return _field(_read_fields(body), "error", str) or ""
 
 
@@ -171,7 +189,8 @@ def _host_priority(entry: Mapping[str, Any]) -> tuple[str, int]:
 def _meta_victims(fields: Mapping[str, msgspec.Raw]) -> MetaVictims:
     pods = _field(fields, "pods", list[dict[str, msgspec.Raw] | None]) or []
     uids = [_field(_folded(pod or {}), "uid", str) or "" for pod in pods]
-    return MetaVictims(uids, _field(fields, "numpdbviolations", int) or 0)
+    # Named twice, it is still one pod to evict.
+    return MetaVictims(list(dict.fromkeys(uids)), _field(fields, "numpdbviolations", _Int64) or 0)
 
 
 def _folded(found: Mapping[str, T]) -> dict[str, T]:
