@@ -1,6 +1,6 @@
 """VolumeRestrictions: disks that only one pod of a node may mount, and claims that only one pod of the cluster may use."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,7 +85,7 @@ class VolumeRestrictions:
             return Verdicts(np.where(conflicts, 1, 2).astype(np.int16), (None, _REASON_DISK, _NO_STATE))
         in_use = np.full(len(view), claims.in_use, np.int64)
         if claims.names:
-            for position in view.changed:
+            for position in _with_pods_of(claims, view):
                 in_use[position] += claims.references(view.added(position)) - claims.references(view.removed(position))
         taken = in_use > 0
         if not conflicts.any():
@@ -94,12 +94,12 @@ class VolumeRestrictions:
         return Verdicts(codes, (None, _REASON_DISK, _REASON_CLAIM))
 
     def _disk_conflicts(self, pod: Pod, view: RowView) -> Mask:
-        """Rows with a pod that has one of the disks; only rows with any such disk, or with other pods in thought, are looked at."""
+        """Rows with a pod that has one of the disks; only rows with any such disk, or with pods added in thought, are looked at."""
         conflicts = np.zeros(len(view), np.bool_)
         disks = _disks(pod)
         if disks:
             suspects = np.flatnonzero(self._disks.of(view.columns)[view.rows]).tolist()
-            for position in {*suspects, *view.changed}:
+            for position in {*suspects, *filter(view.added, view.changed)}:
                 conflicts[position] = any(conflict(disks, other) for other in view.pods(position))
         return conflicts
 
@@ -110,6 +110,15 @@ class VolumeRestrictions:
             EventHint("Node", ("Add",)),
             EventHint(PERSISTENT_VOLUME_CLAIM, ("Add",), hint_by_name(ephemeral=False)),
         ]
+
+
+def _with_pods_of(claims: _ExclusiveClaims, view: RowView) -> Iterator[int]:
+    """The changed positions where pods may have come or gone that use one of the claims."""
+    infos, rows, names = view.columns.infos, view.rows, claims.names
+    for position in view.changed:
+        used = infos[rows[position]].pvc_ref_counts
+        if view.added(position) or (used and any(key.partition("/")[2] in names for key in used)):
+            yield position
 
 
 def conflict(disks: Iterable[Volume], other: Pod) -> bool:

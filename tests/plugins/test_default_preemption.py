@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from schedcache.framework import Code, FitError, PluginError, Registry, Status, unschedulable
 from schedcache.framework.filtering import passing
 from schedcache.framework.row_view import HypotheticalView
+from schedcache.model import Pod
 from schedcache.plugins.default_plugins import default_registry
 from schedcache.plugins.default_preemption import DefaultPreemption
 from schedcache.plugins.preemption.budgets import Budgets
@@ -136,6 +137,40 @@ def test_each_look_for_victims_is_told_once_and_so_are_budgets_that_it_breaks():
     assert (cluster.metrics.evaluated, cluster.metrics.violations) == (["Success"], [2])
     attempt(cluster, pod("p", 0, "4"))
     assert (cluster.metrics.evaluated, cluster.metrics.violations) == (["Success", "Unschedulable"], [2])
+
+
+def with_port(name, priority, ip, on=""):
+    port = {"containerPort": 80, "hostPort": 80, "hostIP": ip, "protocol": "TCP"}
+    made = {
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+        "spec": {"priority": priority, "nodeName": on, "containers": [{"name": "c", "ports": [port]}]},
+    }
+    return Pod.from_dict(made)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gone"), [("0.0.0.0", ["x", "y"]), ("10.0.0.1", ["x"])], ids=["every address", "one address"]
+)
+def test_only_pods_whose_ports_are_in_the_way_have_to_go(wanted, gone):
+    pods = [with_port("x", 1, "10.0.0.1", "n1"), with_port("y", 0, "10.0.0.2", "n1"), pod("z", 0, "1", "n1")]
+    cluster = Cluster([node("n1")], pods)
+    assert attempt(cluster, with_port("p", 2, wanted))[0] == "n1"
+    assert victims(cluster) == gone
+
+
+DISK = [{"name": "d", "gcePersistentDisk": {"pdName": "d"}}]
+
+
+@pytest.mark.parametrize("wanted", [{"host_ports": [80]}, {"cpu": "4", "volumes": DISK}], ids=["host port", "disk"])
+def test_pods_that_are_taken_off_are_not_looked_at_node_by_node(wanted, monkeypatch):
+    pods = [pod(f"p{i}", i, "4", f"n{i}", host_ports=[80]) for i in range(5)]
+    cluster = Cluster([node(f"n{i}") for i in range(5)], pods)
+
+    def look(_view, position):
+        raise AssertionError(f"the pods of node {position} were looked at")
+
+    monkeypatch.setattr(HypotheticalView, "pods", look)
+    assert attempt(cluster, pod("p", 9, **wanted))[0] == "n0"
 
 
 def test_without_anything_to_evict_with_nothing_is_preempted():
