@@ -37,16 +37,17 @@ _FAILED = ClusterEvent(WILDCARD, (ALL,), "PreemptionFailed")
 _log = structlog.get_logger(__name__)
 
 
-class _Evictions:
-    """Those for one preemptor, until the deletion of all victims has been seen; those sent back to the queue are not deleted.
+class _Preemption:
+    """One that goes on, until the deletion of all victims has been seen; those sent back to the queue are not deleted.
 
     `terminating_since`: when every deletion had been seen to have begun, on the state's clock.
     """
 
-    __slots__ = ("last_begun", "preemptor", "terminating_since", "to_be_seen", "victims")
+    __slots__ = ("last_begun", "node_name", "preemptor", "terminating_since", "to_be_seen", "victims")
 
-    def __init__(self, preemptor: Pod, victims: Sequence[Pod]) -> None:
+    def __init__(self, preemptor: Pod, node_name: str, victims: Sequence[Pod]) -> None:
         self.preemptor = preemptor
+        self.node_name = node_name
         self.victims = victims
         self.to_be_seen = list(victims)
         self.last_begun = False
@@ -62,9 +63,9 @@ class Preemptions:
         self._metrics = metrics
         self._state: SchedulingState | None = None
         self._reject_here: RejectHere = _never
-        self._evictions: dict[str, _Evictions] = {}
+        self._running: dict[str, _Preemption] = {}
         """By the preemptor's UID."""
-        self._awaited: dict[str, list[_Evictions]] = {}
+        self._awaited: dict[str, list[_Preemption]] = {}
         """By the UID of a victim: those that are over only when its deletion has been seen."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Semaphore(AT_ONCE)
@@ -87,37 +88,41 @@ class Preemptions:
         to_evict = [victim for victim in victims if not victim.terminating]
         if not to_evict:
             return
-        self._end(preemptor.uid)
-        self._evictions[preemptor.uid] = evictions = _Evictions(preemptor, to_evict)
+        if preemptor.uid in self._running:
+            self._end(self._running[preemptor.uid])
+        self._running[preemptor.uid] = preemption = _Preemption(preemptor, node_name, to_evict)
         for victim in to_evict:
-            self._awaited.setdefault(victim.uid, []).append(evictions)
-        task = asyncio.get_running_loop().create_task(self._make_room(preemptor, node_name, to_evict))
+            self._awaited.setdefault(victim.uid, []).append(preemption)
+        task = asyncio.get_running_loop().create_task(self._make_room(preemption))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def is_running(self, uid: str) -> bool:
         """Whether evictions for the pod of this UID are on their way, have not been seen yet, or are about to end."""
-        found = self._evictions.get(uid)
-        if found is None or not found.last_begun:
-            return found is not None
-        helds = [held for held in map(self._held, found.to_be_seen) if held is not None]
+        found = self._running.get(uid)
+        return found is not None and not self._is_over(found)
+
+    def _is_over(self, preemption: _Preemption) -> bool:
+        if not preemption.last_begun:
+            return False
+        helds = [held for held in map(self._held, preemption.to_be_seen) if held is not None]
         if not all(held.terminating for held in helds):
-            return True
-        since, now = found.terminating_since, self._serving().clock()
-        return bool(helds) and (since is None or now - since < ENDS_AT_ONCE_SECONDS)
+            return False
+        since, now = preemption.terminating_since, self._serving().clock()
+        return not helds or (since is not None and now - since >= ENDS_AT_ONCE_SECONDS)
 
     def deletion_seen(self, uid: str) -> None:
         """The pod of this UID is terminating, or gone: if it was the last one that a preemptor has been held back for, let it go."""
-        for evictions in tuple(self._awaited.get(uid, ())):
-            helds = map(self._held, evictions.to_be_seen)
-            if evictions.terminating_since is None and all(held is None or held.terminating for held in helds):
-                evictions.terminating_since = self._serving().clock()
-            self._end_if_over(evictions.preemptor)
+        for preemption in tuple(self._awaited.get(uid, ())):
+            helds = map(self._held, preemption.to_be_seen)
+            if preemption.terminating_since is None and all(held is None or held.terminating for held in helds):
+                preemption.terminating_since = self._serving().clock()
+            self._end_if_over(preemption)
 
     def look_after(self) -> None:
         """Let preemptors go whose victims take their time. To be called about once a second."""
-        for evictions in [found for found in self._evictions.values() if found.terminating_since is not None]:
-            self._end_if_over(evictions.preemptor)
+        for preemption in [found for found in self._running.values() if found.terminating_since is not None]:
+            self._end_if_over(preemption)
 
     async def drain(self, seconds: float) -> None:
         """Give the evictions under way some time to end, then end them."""
@@ -127,14 +132,15 @@ class Preemptions:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
-    async def _make_room(self, preemptor: Pod, node_name: str, victims: Sequence[Pod]) -> None:
-        state = self._serving()
+    async def _make_room(self, preemption: _Preemption) -> None:
+        state, preemptor = self._serving(), preemption.preemptor
         started, result = state.clock(), "error"
         try:
             async with self._turn:
-                await self._evict_all(preemptor, node_name, victims)
-                self._evictions[preemptor.uid].last_begun = True
-                await self._evict(preemptor, node_name, victims[-1])
+                self._check(preemptor)
+                await self._evict_all(preemption)
+                preemption.last_begun = True
+                await self._evict(preemption, preemption.victims[-1])
             result = "success"
         except* NotFoundError:
             _log.debug("the preemptor is gone, nobody is evicted for it", pod=preemptor.full_name)
@@ -145,43 +151,52 @@ class Preemptions:
             _log.exception("preemption failed", pod=preemptor.full_name)
         finally:
             if result != "success":
-                self._end(preemptor.uid)
+                self._end(preemption)
             self._metrics.preemption_done("error" if result == "error" else "success", state.clock() - started)
             held = self._held(preemptor)
             # Where no deletion is still to be seen, nothing else brings the preemptor back.
             if held is not None and result == "error":
                 state.queue.move(_FAILED, None, held)
-            elif self._end_if_over(preemptor) and held is not None:
+            elif self._end_if_over(preemption) and held is not None:
                 state.queue.activate([held])
 
-    def _end_if_over(self, preemptor: Pod) -> bool:
+    def _check(self, preemptor: Pod) -> None:
+        """Raises NotFoundError where nobody need be evicted for it any more: it waited for its turn, or will not use the room."""
+        held = self._held(preemptor)
+        if held is None or held.terminating or held.node_name:
+            raise NotFoundError(f"pod {preemptor.full_name} needs no room any more")
+
+    def _end_if_over(self, preemption: _Preemption) -> bool:
         """Whether that was the moment when nothing more holds the preemptor back."""
-        if preemptor.uid not in self._evictions or self.is_running(preemptor.uid):
+        preemptor = preemption.preemptor
+        if self._running.get(preemptor.uid) is not preemption or not self._is_over(preemption):
             return False
-        self._end(preemptor.uid)
+        self._end(preemption)
         held = self._held(preemptor)
         if held is not None:
             self._serving().queue.ask_gates(held)
         return True
 
-    def _end(self, preemptor_uid: str) -> None:
-        evictions = self._evictions.pop(preemptor_uid, None)
-        if evictions is None:
+    def _end(self, preemption: _Preemption) -> None:
+        """Of this one only: where it ended before, a later one of the same preemptor may have begun."""
+        if self._running.get(preemption.preemptor.uid) is not preemption:
             return
-        for victim in evictions.victims:
+        del self._running[preemption.preemptor.uid]
+        for victim in preemption.victims:
             awaiting = self._awaited[victim.uid]
-            awaiting.remove(evictions)
+            awaiting.remove(preemption)
             if not awaiting:
                 del self._awaited[victim.uid]
 
-    async def _evict_all(self, preemptor: Pod, node_name: str, victims: Sequence[Pod]) -> None:
+    async def _evict_all(self, preemption: _Preemption) -> None:
         """All but the last; the first failure calls the others off."""
+        preemptor, node_name = preemption.preemptor, preemption.node_name
         if preemptor.nominated_node_name != node_name:
             await self._evictor.nominate(preemptor, node_name)
         self._withdraw_lower_nominations(preemptor, node_name)
         async with asyncio.TaskGroup() as tasks:
-            for victim in victims[:-1]:
-                tasks.create_task(self._evict(preemptor, node_name, victim))
+            for victim in preemption.victims[:-1]:
+                tasks.create_task(self._evict(preemption, victim))
 
     def _withdraw_lower_nominations(self, preemptor: Pod, node_name: str) -> None:
         """They may not fit any more. Seen in the API, that has them look for another node at once."""
@@ -193,10 +208,11 @@ class Preemptions:
                 nominated = replace(self._held(pod) or pod, nominated_node_name=node_name)
                 state.status_writer.patch_status(nominated, None, "")
 
-    async def _evict(self, preemptor: Pod, node_name: str, victim: Pod) -> None:
-        note = f"Preempted by pod {preemptor.uid} on node {node_name}"
+    async def _evict(self, preemption: _Preemption, victim: Pod) -> None:
+        preemptor = preemption.preemptor
+        note = f"Preempted by pod {preemptor.uid} on node {preemption.node_name}"
         if await self._reject_here(victim.uid):
-            self._evictions[preemptor.uid].to_be_seen.remove(victim)
+            preemption.to_be_seen.remove(victim)
             self._tell(victim, preemptor, f"{note} (in kube-scheduler memory).")
             return
         message = f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod"

@@ -250,6 +250,60 @@ async def test_nobody_is_evicted_for_a_pod_that_has_gone():
         assert sorted(pod.uid for pod in world.api.pods.values()) == ["low-0", "low-1"]
 
 
+@pytest.mark.parametrize("how", ["gone", "terminating", "bound"])
+async def test_nobody_is_evicted_for_a_pod_that_needs_no_room_when_its_turn_comes(how, monkeypatch):
+    monkeypatch.setattr("schedcache.scheduling.preemptions.AT_ONCE", 1)
+    async with full_world(low=1, cpu="4") as world:
+        world.add_node("n2", "4")
+        world.api.create("other", cpu="4", node="n2", priority=1)
+        gate = hold(world, "low-0")
+        world.api.create("first", cpu="4", priority=10)
+        # As one that was nominated before a restart: no request of its own tells whether it is still there.
+        world.api.create("second", cpu="4", priority=10, status={"nominatedNodeName": "n2"})
+        await settle()
+        assert len(world.preemptions) == 2
+        if how == "gone":
+            world.api.delete("second")
+        elif how == "terminating":
+            world.api.change("second", deletion_timestamp="2026-01-05T12:00:00Z")
+        else:
+            world.api.change("second", node_name="n3")
+        gate.set_result(None)
+        await world.advance(5)
+        assert world.api.node_of("first") == "n1"
+        assert world.api.evictions == ["first", "low-0"]
+
+
+async def test_an_answer_that_comes_late_does_not_end_a_later_preemption():
+    async with full_world(low=1, cpu="4") as world:
+        late = asyncio.get_running_loop().create_future()
+
+        async def gone_but_unanswered(victim, _node):
+            world.api.delete(victim.uid)
+            world.api.create("intruder", cpu="4", node="n1", priority=1)
+            await late
+            raise RefusedError("refused", status=403)
+
+        world.api.before_evict.append(gone_but_unanswered)
+        gate = asyncio.get_running_loop().create_future()
+
+        async def wait(_victim, _node):
+            await gate
+
+        world.api.before_evict.append(wait)
+        world.api.create("high", cpu="4", priority=10)
+        await world.advance(20)
+        assert world.api.evictions[-1] == "intruder", "its room was taken, so it has begun again"
+        assert world.preemptions.is_running("high")
+        late.set_result(None)
+        await world.advance(20)
+        assert world.preemptions.is_running("high")
+        assert world.api.evictions.count("intruder") == 1
+        gate.set_result(None)
+        await world.advance(20)
+        assert world.api.node_of("high") == "n1"
+
+
 async def test_a_victim_that_waits_on_permit_makes_way_and_is_not_deleted():
     world = World(extra={**PLUGINS, "Patience": Patience})
     async with world:
