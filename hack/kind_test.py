@@ -78,10 +78,17 @@ class Cluster:
                 found.setdefault(event["regarding"]["uid"], set()).add(reporter)
         return found
 
+    def worker(self, deployment: str) -> str:
+        """Of the scheduler the replica that leads, whose identity begins with the pod's name; of others any."""
+        if deployment != SCHEDULER:
+            return f"deployment/{deployment}"
+        lease = json.loads(self.kubectl("-n", "kube-system", "get", "lease", SCHEDULER, "-o", "json"))
+        return f"pod/{lease['spec']['holderIdentity'].rpartition('_')[0]}"
+
     @contextlib.contextmanager
     def forwarded(self, deployment: str) -> Iterator[str]:
         """The URL on this machine of a deployment's loopback port, while the context lasts."""
-        command = (*self.kubectl_command, "-n", "kube-system", "port-forward", f"deployment/{deployment}", f":{PORT}")
+        command = (*self.kubectl_command, "-n", "kube-system", "port-forward", self.worker(deployment), f":{PORT}")
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout is not None
@@ -272,7 +279,9 @@ class Checks:
 
     def clean_log(self, deployment: str) -> None:
         """No 403, no traceback, no restart."""
-        log = self.cluster.kubectl("-n", "kube-system", "logs", f"deployment/{deployment}")
+        log = self.cluster.kubectl(
+            "-n", "kube-system", "logs", "--tail=-1", "-l", f"app.kubernetes.io/name={deployment}"
+        )
         assert log.strip(), "the log is empty"
         bad = [
             line
@@ -280,8 +289,9 @@ class Checks:
             if re.search(r"\b403\b|forbidden|Traceback|\"level\": ?\"(error|critical)\"", line, re.IGNORECASE)
         ]
         assert not bad, "\n".join(bad[:10])
-        (pod,) = self.cluster.items("pods", "-n", "kube-system", "-l", f"app.kubernetes.io/name={deployment}")
-        restarts = pod["status"]["containerStatuses"][0]["restartCount"]
+        pods = self.cluster.items("pods", "-n", "kube-system", "-l", f"app.kubernetes.io/name={deployment}")
+        assert pods
+        restarts = sum(pod["status"]["containerStatuses"][0]["restartCount"] for pod in pods)
         assert restarts == 0, f"{restarts} restarts"
 
     def check_observer_sees_the_same_with_read_only_rights(self) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from schedcache.app.deadlines import HealthSettings, StopSettings
     from schedcache.app.errors import UsageError
     from schedcache.app.health import health_of
+    from schedcache.app.leader_election import leader_election_of
     from schedcache.app.program import Program, assembled
     from schedcache.app.running import run_until, served
     from schedcache.app.settings import Settings, configuration_of
@@ -29,6 +30,7 @@ __all__ = [
     "assembled",
     "configuration_of",
     "health_of",
+    "leader_election_of",
     "run_until",
     "served",
 ]
@@ -43,6 +45,7 @@ _MODULES = {
     "assembled": "program",
     "configuration_of": "settings",
     "health_of": "health",
+    "leader_election_of": "leader_election",
     "run_until": "running",
     "served": "running",
 }

@@ -1,12 +1,16 @@
 """What the health of a program depends on: its tasks, its loop, its watches, its binds."""
 
 from schedcache.app.program import Program
+from schedcache.kube.leader_election.elector import LeaderElector
 from schedcache.kube.watch.kinds import KINDS
 from schedcache.server.health import Health
 
 
 def health_of(program: Program) -> Health:
-    """Alive: every task runs and the loop turns. Ready: all kinds are listed and heard of, and nothing is stopping."""
+    """Alive: every task runs and the loop turns. Ready: all kinds are listed and heard of, and nothing is stopping.
+
+    A standby is ready as one: it has everything to take over, and says who leads.
+    """
     scheduler, source, limits = program.scheduler, program.source, program.settings.health
 
     def tasks() -> str:
@@ -71,9 +75,27 @@ def health_of(program: Program) -> Health:
             ("binding", binding),
             ("credentials", credentials),
             ("scheduling", scheduling),
+            ("leader-election", lambda: _election(program.elector, limits.lost_seconds)),
             ("shutdown", shutdown),
         ],
+        standing=lambda: _standing(program.elector),
     )
+
+
+def _election(elector: LeaderElector | None, lost_seconds: float) -> str:
+    """A standby that cannot read the Lease would never take over; who led and cannot renew it does nothing."""
+    if elector is None:
+        return ""
+    seconds, why = elector.silence()
+    if elector.suspended():
+        return f"suspended, the lease was not renewed for {seconds:.0f} s ({why})"
+    return f"nothing known of the lease for {seconds:.0f} s ({why})" if seconds > lost_seconds else ""
+
+
+def _standing(elector: LeaderElector | None) -> str:
+    if elector is None or elector.leading:
+        return ""
+    return f"standby, the leader is {elector.leader or 'nobody'}"
 
 
 def plural(kind: str) -> str:

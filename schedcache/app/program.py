@@ -13,6 +13,8 @@ from prometheus_client import CollectorRegistry
 
 from schedcache.app.extenders import extender_settings, known_kinds
 from schedcache.app.idle import Nobody
+from schedcache.app.leader_election import new_identity
+from schedcache.app.leader_metrics import LeaderCollector
 from schedcache.app.plugins import watched_kinds
 from schedcache.app.settings import Settings
 from schedcache.app.source_metrics import SourceCollector
@@ -21,6 +23,8 @@ from schedcache.framework import Extenders, Framework
 from schedcache.kube.extender.client import HttpExtenders
 from schedcache.kube.http.credentials import load_credentials
 from schedcache.kube.http.transport import Transport
+from schedcache.kube.leader_election.elector import LeaderElector
+from schedcache.kube.leader_election.lease_lock import ApiLeaseLock
 from schedcache.kube.watch.kinds import KINDS, Kind
 from schedcache.kube.watch.reflector import Reflector
 from schedcache.kube.write.binder import ApiBinder
@@ -32,12 +36,13 @@ from schedcache.kube.write.urgent import Urgent
 from schedcache.kube.write.volume_writer import ApiVolumeWriter
 from schedcache.model import Pod
 from schedcache.plugins.default_plugins import installed_registry
-from schedcache.ports import EventSink
+from schedcache.ports import EventSink, Fence
 from schedcache.scheduling import PodStore, Preemptions, Scheduler, make_profiles
 from schedcache.server.metrics import PrometheusMetrics
 from schedcache.server.state_metrics import StateCollector
 
 _SYNC_LOOK_SECONDS = 0.02
+_CONFIRM_SECONDS = 1.0
 # Collections by number of allocations, not by time: fewer of the young ones than Python's default makes, since nearly
 # everything on the hot path is freed by its reference count, and rare old ones.
 _GC_THRESHOLDS = (20_000, 20, 100)
@@ -63,6 +68,7 @@ class Program:
         binder: ApiBinder,
         settings: Settings,
         writers: Sequence[ApiEventRecorder | ApiStatusWriter] = (),
+        elector: LeaderElector | None = None,
     ) -> None:
         self.scheduler = scheduler
         self.source = source
@@ -70,28 +76,50 @@ class Program:
         self.transport = transport
         self.binder = binder
         self.settings = settings
+        self.elector = elector
         self.stopping = False
         self._writers = writers
         self._tasks: list[asyncio.Task[None]] = []
+        self._electing: asyncio.Task[None] | None = None
 
     def failed_task(self) -> str:
         """The name of a task that should run and does not, "" if there is none."""
         return next((task.get_name() for task in self._tasks if task.done()), "")
 
     async def run(self) -> None:
-        """Raises whatever ends the source, a writer or the loop: none does so by itself."""
+        """Raises whatever ends the source, a writer or the loop, which none does by itself; and LeadershipLostError."""
         async with asyncio.TaskGroup() as background:
             for writer in self._writers:
                 self._start(background, writer.run(), type(writer).__name__)
             self._start(background, self.source.run(), "event source")
             try:
-                await self._schedule()
+                if self.elector is None:
+                    await self._schedule()
+                else:
+                    await self._schedule_as_leader(self.elector)
             finally:
                 # What is under way may still be settled by an event, and what happened may still be told.
                 self.stopping = True
                 await self._drain()
                 for task in self._tasks:
                     task.cancel()
+
+    async def _schedule_as_leader(self, elector: LeaderElector) -> None:
+        self.scheduler.pause()
+        # Outside the group, whose other tasks would be ended with it, and be missed when what is under way is brought to an end.
+        electing = asyncio.create_task(elector.run(), name="leader election")
+        scheduling = asyncio.create_task(self._schedule(), name="scheduling")
+        self._tasks += electing, scheduling
+        try:
+            await asyncio.wait((electing, scheduling), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            scheduling.cancel()
+            await asyncio.wait([scheduling])
+            if not electing.done():
+                self._electing = electing
+        for task in (electing, scheduling):
+            if task.done():
+                task.result()
 
     def _start(self, group: asyncio.TaskGroup, work: Coroutine[None, None, None], name: str) -> None:
         self._tasks.append(group.create_task(work, name=name))
@@ -109,14 +137,34 @@ class Program:
             seconds=round(time.monotonic() - started, 3),
             scheduler_names=sorted(self.scheduler.frameworks),
         )
+        if self.elector is not None:
+            self.elector.stand()
         await self.scheduler.run()
 
     async def _drain(self) -> None:
         under_way = len(self.scheduler.bindings)
-        await self.scheduler.drain(self.settings.stop.drain_seconds)
+        cut_off = await self.scheduler.drain(self.settings.stop.drain_seconds)
+        if self.elector is not None and self._electing is not None:
+            await self._confirmed()
+            # The Lease was renewed until here. Where a request may still arrive, it is left to run out.
+            self._electing.cancel()
+            await asyncio.wait([self._electing])
+            if cut_off == 0:
+                await self.elector.release()
+            else:
+                self.elector.stop()
         limit = self.settings.stop.write_seconds
         left = sum(await asyncio.gather(*(writer.drain(limit) for writer in self._writers)))
         _log.info("stopped scheduling", bindings_awaited=under_way, writes_left=left)
+
+    async def _confirmed(self) -> None:
+        """Wait until the watch has shown what was bound, so that the next leader's has, too, when it begins to fill nodes."""
+        try:
+            async with asyncio.timeout(_CONFIRM_SECONDS):
+                while self.scheduler.state.cache.assumed_pods:  # noqa: ASYNC110  nobody tells, as in _schedule
+                    await asyncio.sleep(_SYNC_LOOK_SECONDS)
+        except TimeoutError:
+            _log.debug("stopping although binds are not confirmed", pods=len(self.scheduler.state.cache.assumed_pods))
 
 
 def tune_gc() -> None:
@@ -135,21 +183,21 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
     registry = CollectorRegistry()
     metrics = PrometheusMetrics(registry)
     called = () if settings.observe else extender_settings(settings.configuration)
-    async with (
-        Transport(load_credentials(settings.kubeconfig), settings.requests) as transport,
-        HttpExtenders(called) as http_extenders,
-    ):
+    transport = Transport(load_credentials(settings.kubeconfig), settings.requests)
+    elector = make_elector(settings, transport, lambda: scheduler)
+    fence = None if elector is None else elector.fence
+    async with transport, HttpExtenders(called, fence) as http_extenders:
         extenders = Extenders(http_extenders, metrics=metrics)
         kinds = known_kinds(called, extenders, [profile.scheduler_name for profile in settings.profiles])
         read_pod = cast("Callable[[bytes], Pod]", kinds["Pod"].from_json)
         rate = TokenBucket(settings.qps, settings.burst)
-        binder = ApiBinder(transport, rate, settings.writes, read_pod=read_pod)
+        binder = ApiBinder(transport, rate, settings.writes, read_pod=read_pod, fence=fence)
         urgent = Urgent()
-        writers = () if settings.observe else _writers(transport, settings, urgent)
+        writers = () if settings.observe else _writers(transport, settings, urgent, fence)
         recorder, status_writer = writers or (Nobody(), Nobody())
         pods, plugins, rng = PodStore(), installed_registry(), random.Random()
         preemptions = (
-            None if settings.observe else Preemptions(_evictor(transport, settings, urgent), recorder, metrics)
+            None if settings.observe else Preemptions(_evictor(transport, settings, urgent, fence), recorder, metrics)
         )
 
         def contradicted(error: CacheCorruptedError) -> None:
@@ -162,7 +210,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
             plugins,
             objects=objects,
             binder=binder,
-            volume_writer=ApiVolumeWriter(transport, TokenBucket(settings.qps, settings.burst)),
+            volume_writer=ApiVolumeWriter(transport, TokenBucket(settings.qps, settings.burst), fence),
             node_lister=cache.get_node,
             extenders=extenders,
             preemption=preemptions,
@@ -197,22 +245,41 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
         source = make_source(settings, transport, scheduler.handlers, frameworks.values(), kinds)
         registry.register(StateCollector(scheduler))
         registry.register(SourceCollector(source))
-        yield Program(scheduler, source, registry, transport, binder, settings, writers)
+        if elector is not None:
+            registry.register(LeaderCollector(elector))
+        yield Program(scheduler, source, registry, transport, binder, settings, writers, elector)
 
 
-def _writers(transport: Transport, settings: Settings, urgent: Urgent) -> tuple[ApiEventRecorder, ApiStatusWriter]:
+def make_elector(settings: Settings, transport: Transport, scheduler: Callable[[], Scheduler]) -> LeaderElector | None:
+    """The candidate for the Lease that the settings name, None without; it has the scheduler go on and stop."""
+    election = settings.leader_election
+    if election is None or settings.observe:
+        return None
+    return LeaderElector(
+        ApiLeaseLock(transport, election.resource_namespace, election.resource_name),
+        election,
+        identity=new_identity(),
+        on_started_leading=lambda: scheduler().resume(),
+        on_stopped_leading=lambda: scheduler().pause(),
+    )
+
+
+def _writers(
+    transport: Transport, settings: Settings, urgent: Urgent, fence: Fence | None
+) -> tuple[ApiEventRecorder, ApiStatusWriter]:
     """Both draw from one budget, and never from that of binds."""
     budget = TokenBucket(settings.qps, settings.burst)
     names = [profile.scheduler_name for profile in settings.profiles]
     return (
         ApiEventRecorder(transport, budget, names, settings.writes, urgent=urgent),
-        ApiStatusWriter(transport, budget, settings.writes),
+        ApiStatusWriter(transport, budget, settings.writes, fence=fence),
     )
 
 
-def _evictor(transport: Transport, settings: Settings, urgent: Urgent) -> ApiEvictor:
+def _evictor(transport: Transport, settings: Settings, urgent: Urgent, fence: Fence | None) -> ApiEvictor:
     """On a budget of its own: neither bad news nor a burst of binds delays the room that somebody waits for."""
-    return ApiEvictor(transport, TokenBucket(settings.qps, settings.burst), settings.writes, urgent=urgent)
+    rate = TokenBucket(settings.qps, settings.burst)
+    return ApiEvictor(transport, rate, settings.writes, urgent=urgent, fence=fence)
 
 
 def make_source(

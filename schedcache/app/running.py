@@ -11,6 +11,7 @@ from prometheus_client.aiohttp import make_aiohttp_handler
 from schedcache.app.health import health_of
 from schedcache.app.program import Program
 from schedcache.app.serving import serve
+from schedcache.kube.leader_election.elector import LeadershipLostError
 from schedcache.server.dump import dump_route
 from schedcache.server.health import Health
 
@@ -18,7 +19,7 @@ _log = structlog.get_logger(__name__)
 
 
 async def run_until(program: Program, stop: asyncio.Event) -> int:
-    """Run the program until `stop` is set (0), or until one of its tasks fails (1)."""
+    """Run the program until `stop` is set (0), until one of its tasks fails, or until it has led and must not go on (1)."""
     running = asyncio.create_task(program.run(), name="program")
     stopped = asyncio.create_task(stop.wait(), name="stop signal")
     await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -31,8 +32,21 @@ async def run_until(program: Program, stop: asyncio.Event) -> int:
     if asked and (error is None or isinstance(error, asyncio.CancelledError)):
         _log.info("stopped")
         return 0
+    if (lost := _lost(error)) is not None:
+        _log.error("leadership lost, ending", reason=str(lost))
+        return 1
     _log.critical("ended unexpectedly", exc_info=error if isinstance(error, BaseException) else None)
     return 1
+
+
+def _lost(error: BaseException | None) -> LeadershipLostError | None:
+    """The reason if nothing else has happened."""
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    found, others = error.split(LeadershipLostError)
+    if found is None or others is not None:
+        return None
+    return next(each for each in found.exceptions if isinstance(each, LeadershipLostError))
 
 
 @contextlib.asynccontextmanager

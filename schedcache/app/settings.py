@@ -18,7 +18,13 @@ from schedcache.config import (
     installed_names,
     load_config,
 )
-from schedcache.kube.settings import KopfSettings, RequestSettings, WatchSettings, WriteSettings
+from schedcache.kube.settings import (
+    KopfSettings,
+    LeaderElectionSettings,
+    RequestSettings,
+    WatchSettings,
+    WriteSettings,
+)
 
 DEFAULT_SCHEDULER_NAME = "schedcache"
 _log = structlog.get_logger(__name__)
@@ -31,7 +37,8 @@ class Settings:
     `kubeconfig` is a file; None: the cluster is found as `load_credentials` finds it. `qps` and `burst` are for binds and for the
     other writes each; a `qps` of 0 or less is no limit. An assumed pod that the watch has not confirmed `assumed_pod_ttl` seconds
     after its binding is asked about. `port` is that of metrics and dump on `bind_address`, `probe_port` that of the probes on all
-    addresses; 0: any free one, None: not served.
+    addresses; 0: any free one, None: not served. `leader_election` None: this is the only replica (`leader_election_of` gives what the
+    configuration says).
 
     The nested ones are deadlines, pauses and limits that no flag sets; each says what it is for.
     """
@@ -50,6 +57,7 @@ class Settings:
     bind_address: str = "127.0.0.1"
     port: int | None = None
     probe_port: int | None = None
+    leader_election: LeaderElectionSettings | None = None
     requests: RequestSettings = RequestSettings()
     watch: WatchSettings = WatchSettings()
     kopf: KopfSettings = KopfSettings()

@@ -93,18 +93,42 @@ def add_scheduling_flags(parser: argparse.ArgumentParser) -> None:
         " %(default)s)",
     )
     group.add_argument(
+        "--validate",
+        action="store_true",
+        help="for a canary: recompute and compare the whole cache after each change, which takes longer the larger the cluster"
+        " is",
+    )
+
+
+def add_leader_election_flags(parser: argparse.ArgumentParser) -> None:
+    """Which of several replicas schedules."""
+    group = parser.add_argument_group("leader election")
+    group.add_argument(
         "--leader-elect",
         type=boolean,
         nargs="?",
         const=True,
         metavar="true|false",
-        help="leader election is not implemented yet: leave this out or set it to false, and run one replica",
+        help="schedule only while holding a Lease, so that of several replicas one does (default true)",
+    )
+    for name, text in (
+        ("lease-duration", "how long the others wait for a leader that is no longer heard of (default 15s)"),
+        ("renew-deadline", "how long after its last renewal the leader still writes (default 10s)"),
+        ("retry-period", "the time between two renewals, or two looks at the Lease (default 2s)"),
+    ):
+        group.add_argument(f"--leader-elect-{name}", metavar="DURATION", help=text)
+    group.add_argument(
+        "--leader-elect-resource-lock", metavar="KIND", help='what is held: "leases", nothing else (default leases)'
     )
     group.add_argument(
-        "--validate",
-        action="store_true",
-        help="for a canary: recompute and compare the whole cache after each change, which takes longer the larger the cluster"
-        " is",
+        "--leader-elect-resource-name",
+        metavar="NAME",
+        help="the Lease (default schedcache, or schedcache-NAME for another scheduler name; never that of kube-scheduler)",
+    )
+    group.add_argument(
+        "--leader-elect-resource-namespace",
+        metavar="NAMESPACE",
+        help="its namespace; without it that of the pod that this runs in, else kube-system",
     )
 
 

@@ -2,7 +2,13 @@
 
 import argparse
 
-from schedcache.cli.flags import add_cluster_flags, add_logging_flags, add_scheduling_flags, add_serving_flags
+from schedcache.cli.flags import (
+    add_cluster_flags,
+    add_leader_election_flags,
+    add_logging_flags,
+    add_scheduling_flags,
+    add_serving_flags,
+)
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -12,13 +18,14 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     )
     add_cluster_flags(parser)
     add_scheduling_flags(parser)
+    add_leader_election_flags(parser)
     add_serving_flags(parser)
     add_logging_flags(parser)
     parser.set_defaults(execute=execute, parser=parser)
 
 
 def execute(options: argparse.Namespace) -> int:
-    """0: stopped as asked; 1: something that should run ended by itself."""
+    """0: stopped as asked; 1: something that should run ended by itself, or leadership was lost."""
     from schedcache.cli.flag_settings import settings_of
     from schedcache.cli.logs import configure_logging
 

@@ -72,11 +72,6 @@ class Duration:
         return hash(self.nanoseconds)
 
 
-def seconds(text: str) -> float:
-    """A duration in seconds. Raises ValueError for anything that Go's time.ParseDuration refuses."""
-    return Duration.parse(text).seconds
-
-
 def go_duration(value: float) -> str:
     """Seconds as Go prints them: `1m30s`, `1.5s`, `10ms`."""
     return str(Duration(round(value * 10**9)))

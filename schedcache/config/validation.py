@@ -20,7 +20,7 @@ def validate(given: v1.KubeSchedulerConfiguration, effective: KubeSchedulerConfi
     """Every problem of a configuration: of what the file says, and of the effective configuration."""
     if effective.client_connection.burst < 0:
         yield Problem(("clientConnection", "burst"), f"{effective.client_connection.burst} is negative")
-    yield from _leader_election(effective.leader_election)
+    yield from leader_election_problems(effective.leader_election)
     if effective.parallelism <= 0:
         yield Problem(("parallelism",), f"{effective.parallelism} is not greater than zero")
     yield from _percentage(effective.percentage_of_nodes_to_score, ("percentageOfNodesToScore",))
@@ -35,7 +35,8 @@ def validate(given: v1.KubeSchedulerConfiguration, effective: KubeSchedulerConfi
     yield from _extenders(effective.extenders)
 
 
-def _leader_election(election: LeaderElection) -> Iterator[Problem]:
+def leader_election_problems(election: LeaderElection) -> Iterator[Problem]:
+    """Every problem of this part."""
     if not election.leader_elect:
         return
     for name in ("lease_duration", "renew_deadline", "retry_period"):

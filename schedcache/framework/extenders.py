@@ -114,7 +114,7 @@ class Extenders:
     async def bind(self, pod: Pod, node_name: str) -> bool:
         """Let the first interested binder bind the pod; False: there is none, and the plugins have to do it.
 
-        Raises OutcomeUnknownError if it may be bound, and UnavailableError if it is not.
+        Raises OutcomeUnknownError if it may be bound, and UnavailableError (FencedError) if it is not.
         """
         for extender in self.interested(pod):
             if not extender.binds:

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 from schedcache.ports import Backoff
 
-__all__ = ["KopfSettings", "RequestSettings", "SourceSettings", "WatchSettings", "WriteSettings"]
+__all__ = [
+    "KopfSettings",
+    "LeaderElectionSettings",
+    "RequestSettings",
+    "SourceSettings",
+    "WatchSettings",
+    "WriteSettings",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,3 +138,22 @@ class WriteSettings:
     event_series_refresh_seconds: float = 1800.0
     pod_event_burst: int = 25
     pod_event_refill_seconds: float = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaderElectionSettings:
+    """For a `LeaderElector`; kube-scheduler's defaults.
+
+    Attributes:
+        resource_name: of the Lease. All replicas of one scheduler need the same, and no others may have it.
+        resource_namespace: of the Lease.
+        lease_duration_seconds: how long the others wait after the last renewal that they saw. Written rounded up to whole seconds.
+        renew_deadline_seconds: after so long without a renewal the leader sends nothing more.
+        retry_period_seconds: between two renewals, and a little more than between two looks of those who wait.
+    """
+
+    resource_name: str
+    resource_namespace: str
+    lease_duration_seconds: float = 15.0
+    renew_deadline_seconds: float = 10.0
+    retry_period_seconds: float = 2.0

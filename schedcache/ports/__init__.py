@@ -7,7 +7,7 @@ whether the request may have been carried out; writers and recorders only queue 
 May touch: nothing. There are only types here, and the arithmetic of backoff; the implementations are in `kube`, those for tests in
 `testing`.
 
-Start with `effects` (what goes out) and `source` (what comes in), then `errors`.
+Start with `effects` (what goes out) and `source` (what comes in), then `errors`; `lease` has who may write at all.
 """
 
 from schedcache.ports.backoff import Backoff
@@ -16,6 +16,7 @@ from schedcache.ports.effects import Binder, EventRecorder, StatusWriter, Volume
 from schedcache.ports.errors import (
     ApiError,
     ConflictError,
+    FencedError,
     NotFoundError,
     OutcomeUnknownError,
     RefusedError,
@@ -31,6 +32,7 @@ from schedcache.ports.extender import (
     Victims,
     asks_for,
 )
+from schedcache.ports.lease import Fence, LeaderElectionRecord, LeaseLock, StoredRecord
 from schedcache.ports.metrics import Metrics, NoMetrics
 from schedcache.ports.preemption import Evictor, PreemptionExecutor
 from schedcache.ports.source import EventSink, EventSource, KubernetesObject, Outage
@@ -51,8 +53,12 @@ __all__ = [
     "Extender",
     "ExtenderError",
     "ExtenderResult",
+    "Fence",
+    "FencedError",
     "FilterAnswer",
     "KubernetesObject",
+    "LeaderElectionRecord",
+    "LeaseLock",
     "MetaVictims",
     "Metrics",
     "NoMetrics",
@@ -62,6 +68,7 @@ __all__ = [
     "PreemptionExecutor",
     "RefusedError",
     "StatusWriter",
+    "StoredRecord",
     "UnavailableError",
     "Victims",
     "VolumeWriter",

@@ -4,6 +4,7 @@
         RefusedError            the server refused: nothing was done
             NotFoundError
         UnavailableError        the server could not be reached, or did not answer a read: nothing was done
+            FencedError
         OutcomeUnknownError     a write that may or may not have been carried out: only a read can tell
             ConflictError
 
@@ -47,6 +48,12 @@ class UnavailableError(ApiError):
     """Nothing was done: the request never reached the server, or was a read that got no answer or a 5xx."""
 
     may_pass = True
+
+
+class FencedError(UnavailableError):
+    """The write was held back: it could not be sure to end before somebody else may lead."""
+
+    may_pass = False
 
 
 class OutcomeUnknownError(ApiError):

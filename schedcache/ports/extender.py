@@ -109,4 +109,7 @@ class Extender(Protocol):
         """The candidates that are left, by node name, with their victims."""
 
     async def bind(self, pod: Pod, node_name: str) -> None:
-        """Have the pod bound. After an error other than `unreachable` it may be bound all the same."""
+        """Have the pod bound. After an ExtenderError other than `unreachable` it may be bound all the same.
+
+        Raises FencedError, too.
+        """

@@ -108,20 +108,23 @@ class BindingCycles:
         if running is not None:
             await asyncio.wait([running.task])
 
-    async def drain(self, seconds: float) -> None:
+    async def drain(self, seconds: float) -> int:
         """Give the bindings under way some time to end, then end them; those without an outcome by then are forgotten here.
 
         Pods that still wait on Permit or in PreBind are forgotten at once and without an event, since nothing is wrong with them.
+        Returns how many had no outcome in time.
         """
         for running in self._running.values():
             if running.on_permit or running.pre_bind is not None:
                 running.task.cancel()
         tasks = [running.task for running in self._running.values()]
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=seconds)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+        if not tasks:
+            return 0
+        _, late = await asyncio.wait(tasks, timeout=seconds)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        return len(late)
 
     async def _cycle(self, d: Decision) -> None:
         try:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from schedcache.framework import Code, FitError, Status
 from schedcache.model import Pod, PodCondition
-from schedcache.ports import EventRecorder
+from schedcache.ports import EventRecorder, FencedError
 from schedcache.queue import QueuedPodInfo, QueueError
 from schedcache.scheduling.state import SchedulingState
 
@@ -24,7 +24,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """Why an attempt did not end in a bound pod.
 
     `reason` is that of the PodScheduled condition. No plugin at all: an error, after which the pod is retried with backoff
-    whatever happens. `nominated_node_name` None leaves the pod's nomination alone, "" withdraws it.
+    whatever happens. `nominated_node_name` None leaves the pod's nomination alone, "" withdraws it. `silent`: nobody is told, since
+    whoever leads by now will tell.
     """
 
     reason: str
@@ -32,6 +33,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     unschedulable_plugins: AbstractSet[str] = frozenset()
     pending_plugins: AbstractSet[str] = frozenset()
     nominated_node_name: str | None = ""
+    silent: bool = False
 
     @classmethod
     def unfit(
@@ -65,7 +67,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of_error(cls, error: BaseException | str) -> "Failure":
         """Something went wrong that does not depend on pod or nodes."""
-        return cls(reason=SCHEDULER_ERROR, message=str(error) or type(error).__name__)
+        silent = isinstance(error, FencedError)
+        return cls(reason=SCHEDULER_ERROR, message=str(error) or type(error).__name__, silent=silent)
 
 
 class FailureHandler:
@@ -92,7 +95,7 @@ class FailureHandler:
         if newest is None or not self._still_waits(newest):
             state.queue.done(info.popped_uid)
             return
-        if result == "error":
+        if result == "error" and not failure.silent:
             self._log_error(info, failure.message)
         info.pod = newest
         info.unschedulable_plugins = set(failure.unschedulable_plugins)
@@ -102,7 +105,8 @@ class FailureHandler:
         except QueueError as error:
             _log.debug("not queued again", pod=newest.full_name, reason=str(error))
         state.queue.add_nominated_pod(newest, failure.nominated_node_name)
-        self._tell(replace(newest, nominated_node_name=announced) if announced else newest, failure)
+        if not failure.silent:
+            self._tell(replace(newest, nominated_node_name=announced) if announced else newest, failure)
 
     def _log_error(self, info: QueuedPodInfo, message: str) -> None:
         """A warning only once: a pod that is refused may be refused again after each backoff, for hours."""

@@ -124,13 +124,15 @@ class Preemptions:
         for preemption in [found for found in self._running.values() if found.terminating_since is not None]:
             self._end_if_over(preemption)
 
-    async def drain(self, seconds: float) -> None:
-        """Give the evictions under way some time to end, then end them."""
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=seconds)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+    async def drain(self, seconds: float) -> int:
+        """Give the evictions under way some time to end, then end them. Returns for how many preemptors they had to be ended."""
+        if not self._tasks:
+            return 0
+        _, late = await asyncio.wait(self._tasks, timeout=seconds)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        return len(late)
 
     async def _make_room(self, preemption: _Preemption) -> None:
         state, preemptor = self._serving(), preemption.preemptor

@@ -84,20 +84,46 @@ class Scheduler:
         self._preemptions = preemptions
         if preemptions is not None:
             preemptions.serve(self.state, self._preempt_here)
+        self._may_schedule = asyncio.Event()
+        self._may_schedule.set()
+        self._scheduling: asyncio.Task[None] | None = None
         self.last_housekeeping: float | None = None
         """When housekeeping last began, on the clock: if the loop is alive, that was a moment ago."""
 
     async def run(self) -> None:
         """Schedule until cancelled. Raises whatever ends one of its tasks: a scheduler must not go on without its loop."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._schedule(tasks))
+            tasks.create_task(self._schedule_where_allowed(tasks))
             tasks.create_task(self._keep_house())
             tasks.create_task(self._expire())
 
-    async def drain(self, seconds: float) -> None:
-        """After `run`: let bindings and evictions under way end; bindings that have no outcome in time are forgotten."""
-        evictions = self._preemptions.drain(seconds) if self._preemptions is not None else asyncio.sleep(0)
-        await asyncio.gather(self.bindings.drain(seconds), evictions)
+    def pause(self) -> None:
+        """Decide about no further pod until `resume`. Cache and queue are kept up to date; bindings under way go on."""
+        self._may_schedule.clear()
+        if self._scheduling is not None:
+            self._scheduling.cancel()
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._may_schedule.set()
+
+    async def drain(self, seconds: float) -> int:
+        """After `run`: let bindings and evictions under way end; bindings that have no outcome in time are forgotten.
+
+        Returns how many had to be ended: requests of theirs may still arrive.
+        """
+        preemptions = self._preemptions
+        evictions = preemptions.drain(seconds) if preemptions is not None else asyncio.sleep(0, 0)
+        return sum(await asyncio.gather(self.bindings.drain(seconds), evictions))
+
+    async def _schedule_where_allowed(self, tasks: asyncio.TaskGroup) -> None:
+        while True:
+            await self._may_schedule.wait()
+            # A task of its own: cancelled, it has popped no pod that it has not decided about.
+            self._scheduling = tasks.create_task(self._schedule(tasks))
+            await asyncio.wait([self._scheduling])
+            if not self._scheduling.cancelled():
+                return  # it has failed, which ends them all
 
     async def _schedule(self, tasks: asyncio.TaskGroup) -> None:
         queue, clock, bindings = self.state.queue, self.state.clock, self.bindings

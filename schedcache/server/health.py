@@ -15,7 +15,14 @@ class Health:
     does not answer, a restart does not help, but the process is not ready.
     """
 
-    def __init__(self, livez: Iterable[tuple[str, Check]], readyz: Iterable[tuple[str, Check]]) -> None:
+    def __init__(
+        self,
+        livez: Iterable[tuple[str, Check]],
+        readyz: Iterable[tuple[str, Check]],
+        standing: Callable[[], str] = str,
+    ) -> None:
+        """`standing`: what `/readyz` adds to its "ok", such as being a standby; "" for nothing."""
+        self._standing = standing
         self._livez = dict(livez)
         self._readyz = {**self._livez, **dict(readyz)}
 
@@ -31,19 +38,19 @@ class Health:
         """`/livez` and `/readyz`: 200 or 500, and with `?verbose` or where something is wrong each check on a line."""
 
         async def livez(request: web.Request) -> web.Response:
-            return _answer("livez", self.live(), request)
+            return _answer("livez", self.live(), request, "")
 
         async def readyz(request: web.Request) -> web.Response:
-            return _answer("readyz", self.ready(), request)
+            return _answer("readyz", self.ready(), request, self._standing())
 
         return [web.get("/livez", livez), web.get("/readyz", readyz)]
 
 
-def _answer(name: str, found: dict[str, str], request: web.Request) -> web.Response:
+def _answer(name: str, found: dict[str, str], request: web.Request, standing: str) -> web.Response:
     """As kube-scheduler (apiserver's healthz package), but with the reason on the line of a failed check."""
     healthy = not any(found.values())
     if healthy and "verbose" not in request.query:
-        return web.Response(text="ok")
+        return web.Response(text=f"ok: {standing}" if standing else "ok")
     lines = [f"[-]{check} failed: {problem}" if problem else f"[+]{check} ok" for check, problem in found.items()]
-    lines.append(f"{name} check {'passed' if healthy else 'failed'}")
+    lines.append(f"{name} check {'passed' if healthy else 'failed'}{f': {standing}' if standing else ''}")
     return web.Response(text="\n".join(lines) + "\n", status=200 if healthy else 500)

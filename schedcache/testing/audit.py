@@ -22,10 +22,12 @@ POLICY = {
     "rules": [
         # A binding's body names the node and the pod's UID.
         {"level": "Request", "resources": [{"group": "", "resources": ["pods/binding"]}]},
+        # That of a Lease names its holder.
+        {"level": "Request", "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]},
         {"level": "Metadata"},
     ],
 }
-"""Metadata of every request, and the bodies of bindings."""
+"""Metadata of every request, and the bodies of bindings and Leases."""
 
 READ_VERBS = frozenset({"get", "list", "watch"})
 REVIEW_GROUPS = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
@@ -44,7 +46,8 @@ class AuditEvent(msgspec.Struct, frozen=True):
         uri: path and query.
         user_agent: as the client sent it.
         received: when the request arrived, RFC 3339 with microseconds.
-        body: the request's body for bindings, else ``None``.
+        completed: when the API server was done with it, likewise.
+        body: the request's body for bindings and Leases, else ``None``.
     """
 
     user: str
@@ -59,6 +62,7 @@ class AuditEvent(msgspec.Struct, frozen=True):
     uri: str
     user_agent: str
     received: str
+    completed: str
     body: dict[str, Any] | None = None
 
     @property
@@ -92,6 +96,7 @@ class _Record(msgspec.Struct, rename="camel"):
     stage: str
     user: _User
     request_received_timestamp: str
+    stage_timestamp: str
     request_uri: str = msgspec.field(name="requestURI")
     user_agent: str = ""
     object_ref: _ObjectReference = msgspec.field(default_factory=_ObjectReference)
@@ -113,6 +118,7 @@ class _Record(msgspec.Struct, rename="camel"):
             uri=self.request_uri,
             user_agent=self.user_agent,
             received=self.request_received_timestamp,
+            completed=self.stage_timestamp,
             body=self.request_object,
         )
 

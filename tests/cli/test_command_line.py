@@ -15,6 +15,7 @@ from schedcache.app.settings import configuration_of
 from schedcache.cli import main
 from schedcache.cli.commands import make_parser
 from schedcache.cli.flag_settings import settings_of
+from schedcache.kube.settings import LeaderElectionSettings
 
 TWO_PROFILES = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -46,8 +47,16 @@ def status(*arguments):
         (["run", "--kube-api-burst", "1.5"], "--kube-api-burst: expected a whole number above 0, got '1.5'"),
         (["run", "--kube-api-qps", "nan"], "expected a number above 0, got 'nan'"),
         (["run", "--leader-elect=perhaps"], "expected true or false, got 'perhaps'"),
-        (["run", "--leader-elect"], "--leader-elect: there is no leader election yet"),
-        (["run", "--leader-elect=true"], "run one replica"),
+        (["run", "--leader-elect-lease-duration=15"], "--leader-elect-lease-duration: '15' is not a duration"),
+        (["run", "--leader-elect-lease-duration=5s"], "-lease-duration: 5s is not greater than renewDeadline, 10s"),
+        (
+            ["run", "--leader-elect-renew-deadline=2s"],
+            "-renew-deadline: 2s is not greater than 1.2 times retryPeriod, 2s",
+        ),
+        (["run", "--leader-elect-retry-period=0s"], "--leader-elect-retry-period: must be greater than zero"),
+        (["run", "--leader-elect-resource-lock=endpoints"], "-resource-lock: 'endpoints' is not \"leases\""),
+        (["run", "--leader-elect-resource-name="], "expected the name of a Lease, found ''"),
+        (["run", "--leader-elect-resource-namespace=No"], "expected a namespace, found 'No'"),
         (["run", "--event-source", "list"], "invalid choice: 'list'"),
         (["run", "--pod-max-in-unschedulable-pods-duration", "5"], "'5' is not a duration"),
         (["run", "--kubeconfig", "/no/such/file"], "/no/such/file"),
@@ -105,6 +114,30 @@ def test_flags_win_over_the_file(tmp_path):
     assert from_file.configuration.pod_max_backoff_seconds == 20
     flags = settings("--config", str(file), "--kube-api-qps=70", "--kube-api-burst=90", "--kubeconfig=/flag")
     assert (flags.qps, flags.burst, flags.kubeconfig) == (70, 90, "/flag")
+
+
+def test_flags_of_leader_election_win_over_the_file(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        ONE_PROFILE
+        + "leaderElection: {leaseDuration: 30s, renewDeadline: 20s, resourceName: its, resourceNamespace: x}\n"
+    )
+    found = settings("--config", str(file), "--leader-elect-renew-deadline=12s", "--leader-elect-resource-name=ours")
+    assert found.leader_election == LeaderElectionSettings(
+        resource_name="ours",
+        resource_namespace="x",
+        lease_duration_seconds=30,
+        renew_deadline_seconds=12,
+        retry_period_seconds=2,
+    )
+    assert settings("--config", str(file)).leader_election.resource_name == "its"
+    assert settings("--config", str(file), "--leader-elect=false").leader_election is None
+
+
+def test_leader_election_is_on_as_with_kube_scheduler_and_on_a_lease_of_its_own():
+    found = settings().leader_election
+    assert (found.resource_name, found.resource_namespace) == ("schedcache", "kube-system")
+    assert settings("--scheduler-name=other").leader_election.resource_name == "schedcache-other"
 
 
 def test_without_file_and_flags_the_limits_are_kube_schedulers():

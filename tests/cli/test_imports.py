@@ -68,7 +68,7 @@ def command(files, *arguments):
         (["simulate", "--cluster", "node", "--pod", "pod"], 0, CORE | {"schedcache.simulation"}),
         (["simulate", "--cluster", "node", "--pod", "pod", "-o", "json"], 0, CORE | {"schedcache.simulation"}),
         (["run", "--config", "bad"], 2, {"msgspec", "yaml"} | LOGS),
-        (["run", "--leader-elect"], 2, {"msgspec", "yaml"} | LOGS),
+        (["run", "--leader-elect-retry-period=x"], 2, {"msgspec", "yaml"} | LOGS),
     ],
 )
 def test_a_command_loads_what_it_uses(files, arguments, status, expected):

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from schedcache.config import ConfigError, config_from_dict, load_config, to_yaml
-from schedcache.config.duration import go_duration, seconds
+from schedcache.config.duration import Duration, go_duration
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -369,13 +369,13 @@ def test_what_is_no_configuration_at_all_is_refused(text, expected):
     [("15s", 15.0), ("1m30s", 90.0), ("1.5h", 5400.0), ("100ms", 0.1), ("0", 0.0), ("-2s", -2.0), ("1h2m3s", 3723.0)],
 )
 def test_durations_are_gos(text, value):
-    assert seconds(text) == pytest.approx(value)
+    assert Duration.parse(text).seconds == pytest.approx(value)
 
 
 @pytest.mark.parametrize("text", ["", "5", "s", "1x", "1m 30s", "1,5s"])
 def test_other_durations_are_refused(text):
     with pytest.raises(ValueError, match="is not a duration"):
-        seconds(text)
+        Duration.parse(text)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from schedcache.kube.extender.wire import (
 )
 from schedcache.kube.watch.kinds import KINDS
 from schedcache.kube.watch.whole import keeping_json
-from schedcache.ports import ExtenderError, MetaVictims, Victims
+from schedcache.ports import ExtenderError, Fence, MetaVictims, Victims
 from schedcache.testing import make_node, make_pod
 from schedcache.testing.certificates import make_certificates, openssl
 from tests.kube.extender_server import TEN_MEGABYTES, Server, drip, endless, hang, http, reset, stop_in_the_middle
@@ -35,12 +35,18 @@ NODES = [replace(make_node(name), json=b'{"metadata":{"name":"%s"}}' % name.enco
 
 
 @asynccontextmanager
-async def extender(server: Any, context: ssl.SSLContext | None = None, host: str = "127.0.0.1", **settings: Any):
+async def extender(
+    server: Any,
+    context: ssl.SSLContext | None = None,
+    host: str = "127.0.0.1",
+    fence: Fence | None = None,
+    **settings: Any,
+):
     listening = await asyncio.start_server(server, "127.0.0.1", 0, ssl=context)
     port = listening.sockets[0].getsockname()[1]
     verbs = {f"{verb}_verb": verb for verb in ("filter", "prioritize", "preempt", "bind")}
     url = f"{'https' if context else 'http'}://{host}:{port}/x/"
-    async with listening, HttpExtenders([ExtenderSettings(url_prefix=url, **verbs | settings)]) as extenders:
+    async with listening, HttpExtenders([ExtenderSettings(url_prefix=url, **verbs | settings)], fence) as extenders:
         [found] = extenders
         yield found
 

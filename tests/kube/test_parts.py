@@ -463,7 +463,7 @@ async def test_a_refused_bind_is_an_answer(error, why):
     """One pod that may not be bound says nothing about the others."""
 
     class Server:
-        async def send(self, *_request):
+        async def send(self, *_request, fence=None):
             if error is not None:
                 raise error
             return b""

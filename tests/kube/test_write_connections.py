@@ -295,10 +295,10 @@ async def test_a_connection_on_which_the_server_has_said_goodbye_is_not_used_aga
 
 async def test_a_connection_that_is_lost_before_it_is_used_has_sent_nothing():
     connection = _Connection(("http://x", None, None))
-    connection.connection_made(None)
+    connection.connection_made(asyncio.Transport())
     connection.connection_lost(ConnectionResetError())
     with pytest.raises(NotSentError):
-        await connection.ask(b"POST")
+        await connection.ask(b"POST", 1.0, None)
 
 
 async def test_time_that_ends_before_there_is_a_connection_leaves_no_doubt():

@@ -14,7 +14,15 @@ import pytest
 from schedcache.app.deadlines import HealthSettings, StopSettings
 from schedcache.app.settings import Settings
 from schedcache.kube.http import sockets
-from schedcache.kube.settings import KopfSettings, RequestSettings, SourceSettings, WatchSettings, WriteSettings
+from schedcache.kube.leader_election import elector
+from schedcache.kube.settings import (
+    KopfSettings,
+    LeaderElectionSettings,
+    RequestSettings,
+    SourceSettings,
+    WatchSettings,
+    WriteSettings,
+)
 from tests.packaging import pages
 
 MINUTE, MIB, MILLI = 1 / 60, 2**20, 1000
@@ -46,12 +54,17 @@ def keepalive():
     return idle + interval * count
 
 
+ELECTION = LeaderElectionSettings(resource_name="", resource_namespace="")
+LOOKS = elector._LOOKS
 RETRYING = at_most(WriteSettings.retry_backoff, WriteSettings.retry_tries - 1)
 
 QUOTED = {
     "README.md": [
         ("`--pod-max-in-unschedulable-pods-duration` | `{}m`", Settings.max_in_unschedulable * MINUTE),
         ("Python >= {}", required("requires-python")),
+        ("`--leader-elect-lease-duration` | `{}s`", ELECTION.lease_duration_seconds),
+        ("`--leader-elect-renew-deadline` | `{}s`", ELECTION.renew_deadline_seconds),
+        ("`--leader-elect-retry-period` | `{}s`", ELECTION.retry_period_seconds),
     ],
     "CONTRIBUTING.md": [
         ("Python >= {}", required("requires-python")),
@@ -140,7 +153,23 @@ QUOTED = {
         ("check takes longer than {} ms", ("cache.checks.validator:_SECONDS_PER_CALL", MILLI)),
         ("that it takes {} ms per change", ("cache.checks.validator:_SECONDS_PER_CALL", MILLI)),
         ("`/readyz` says so after {} s", HealthSettings.lost_seconds),
+        ("could be learnt of the Lease for {} s", HealthSettings.lost_seconds),
+        ("its Lease runs out within {} s", ELECTION.lease_duration_seconds),
         ("once it answers again, {} s later at most", "scheduling.binding_cycle:LOOK_AGAIN.limit"),
+    ],
+    "docs/leader-election.md": [
+        ("`leaseDuration` | `{}s`", ELECTION.lease_duration_seconds),
+        ("`renewDeadline` | `{}s`", ELECTION.renew_deadline_seconds),
+        ("`retryPeriod` | `{}s`", ELECTION.retry_period_seconds),
+        ("measured, {} s and two requests at most", LOOKS[1] * ELECTION.retry_period_seconds),
+        ("has run out: {} s after they saw", ELECTION.lease_duration_seconds),
+        (
+            "as measured, {} s at most",
+            ELECTION.lease_duration_seconds + LOOKS[1] * ELECTION.retry_period_seconds,
+        ),
+        ("outage of the API server that is longer than {} s", ELECTION.renew_deadline_seconds),
+        ("neither read nor renew the Lease for {} s", HealthSettings.lost_seconds),
+        ("every {} to {} s, so that a release", *(look * ELECTION.retry_period_seconds for look in LOOKS)),
     ],
     "docs/plugins.md": [
         ("must lie in 0..{}", "framework.interface:MAX_NODE_SCORE"),
@@ -165,6 +194,13 @@ QUOTED = {
 }  # fmt: skip
 
 UNQUOTED = {
+    "docs/leader-election.md": (
+        "within the retry period: 0.4 to 0.9 s",
+        "15.7 s after it was sent as measured",
+        "no replica leads for longer than 20 s",
+        "every 2 to 4.4 s",  # client-go's
+    ),
+    "CHANGELOG.md": ("within 2 s of a clean stop and 20 s of a crash",),  # what tests/e2e/test_leader_election.py demands
     "docs/watch.md": (
         "never holds the event loop for 50 ms",
         "about 1 ms of CPU per event instead of 0.02 ms",
@@ -174,6 +210,7 @@ UNQUOTED = {
     "docs/queue.md": ("not up to 30 s later",),  # kube-scheduler's
     "docs/operations.md": (
         "takes some four minutes longer",
+        "on no replica for longer than 20 s",
         "10 to 30 ms with 500 nodes and 4,500 pods, 0.3 s with 5,000 and 45,000",
     ),
     "docs/embedding.md": ("event takes 5 µs, and the event itself, in the sink below, 14 µs",

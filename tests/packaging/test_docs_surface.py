@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from schedcache.app.health import health_of
+from schedcache.app.leader_election import leader_election_of
 from schedcache.app.program import assembled
 from schedcache.app.running import main_routes
 from schedcache.app.serving import serve
@@ -44,6 +45,13 @@ def defaults():
         "--kube-api-qps": f"{settings.qps:g}",
         "--kube-api-burst": f"{settings.burst}",
         "--scheduler-name": settings.profiles[0].scheduler_name,
+        "--leader-elect": str(settings.configuration.leader_election.leader_elect).lower(),
+        "--leader-elect-lease-duration": str(settings.configuration.leader_election.lease_duration),
+        "--leader-elect-renew-deadline": str(settings.configuration.leader_election.renew_deadline),
+        "--leader-elect-retry-period": str(settings.configuration.leader_election.retry_period),
+        "--leader-elect-resource-lock": settings.configuration.leader_election.resource_lock,
+        "--leader-elect-resource-name": settings.leader_election.resource_name,
+        "--leader-elect-resource-namespace": settings.leader_election.resource_namespace,
     }
     found = {flag: action.default or None for flag, action in run_actions().items()}
     return {flag: unsaid.get(flag, "" if default is None else str(default)) for flag, default in found.items()}
@@ -69,7 +77,10 @@ async def program(tmp_path):
     """Assembled and not run: it talks to nobody."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(NOWHERE))
-    settings = Settings(configuration=configuration_of(None, None), kubeconfig=str(kubeconfig))
+    configuration = configuration_of(None, None)
+    settings = Settings(
+        configuration=configuration, kubeconfig=str(kubeconfig), leader_election=leader_election_of(configuration)
+    )
     async with assembled(settings) as program:
         yield program
 
@@ -95,7 +106,9 @@ async def test_the_metrics_that_the_pages_name_are_those_that_there_are(program)
     # A module, and a benchmark of Kubernetes.
     named -= {"scheduler_cache", "scheduler_perf", "scheduler_name"}
     assert named - there.keys() == set()
-    operations = set(re.findall(r"`(scheduler_[a-z_]+)", pages.section("docs/operations.md", "## Metrics")))
+    operations = set(
+        re.findall(r"`((?:scheduler|leader_election)_[a-z_]+)", pages.section("docs/operations.md", "## Metrics"))
+    )
     assert operations == there.keys()
 
 

@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 import schedcache
+from schedcache.cli.commands import make_parser
+from schedcache.cli.flag_settings import settings_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "deploy").rglob("*.yaml"))
@@ -89,7 +91,7 @@ def test_the_role_grants_what_is_used_and_nothing_else(folder, expected):
 
 def test_no_role_has_a_wildcard():
     roles = [role for kind in ("ClusterRole", "Role") for role in of_kind(kind, *FILES)]
-    assert len(roles) == 2
+    assert len(roles) == 3
     for role in roles:
         assert "*" not in json.dumps(role["rules"])
 
@@ -146,11 +148,30 @@ def test_probes_ask_the_probe_port(folder):
     }
 
 
-def test_only_one_scheduler_runs_at_a_time():
+def test_two_schedulers_share_the_lease_that_their_role_is_for():
     deployment = one("Deployment", "scheduler")["spec"]
-    assert deployment["replicas"] == 1
-    assert deployment["strategy"] == {"type": "Recreate"}
+    assert deployment["replicas"] == 2
+    assert deployment["strategy"]["type"] == "RollingUpdate"
     assert deployment["template"]["spec"]["schedulerName"] == "default-scheduler"
+    (container,) = deployment["template"]["spec"]["containers"]
+    _, *flags = container["args"]
+    election = settings_of(make_parser().parse_args(["run", *flags])).leader_election
+    role, binding = one("Role", "scheduler"), one("RoleBinding", "scheduler")
+    assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == election.resource_namespace
+    assert role["rules"] == [
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+        {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "resourceNames": [election.resource_name],
+            "verbs": ["get", "update"],
+        },
+    ]
+    account = one("ServiceAccount", "scheduler")["metadata"]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert binding["subjects"] == [
+        {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
+    ]
 
 
 def test_the_kind_cluster_has_three_workers_in_three_zones():

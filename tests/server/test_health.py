@@ -10,8 +10,10 @@ from schedcache.server.health import Health
 @pytest.fixture
 async def answers():
     """Asks a server with one live and one ready check, whose answers the test sets."""
-    state = {"loop": "", "watches": ""}
-    health = Health([("loop", lambda: state["loop"])], [("watches", lambda: state["watches"])])
+    state = {"loop": "", "watches": "", "standing": ""}
+    health = Health(
+        [("loop", lambda: state["loop"])], [("watches", lambda: state["watches"])], standing=lambda: state["standing"]
+    )
     application = web.Application()
     application.add_routes(health.routes())
     runner = web.AppRunner(application, access_log=None)
@@ -49,3 +51,14 @@ async def test_a_loop_that_is_not_alive_is_not_ready_either(answers):
     state["loop"] = "scheduling loop has ended"
     assert (await ask("/livez"))[0] == 500
     assert (await ask("/readyz"))[0] == 500
+
+
+async def test_a_standby_is_ready_and_says_that_it_is_one(answers):
+    state, ask = answers
+    state["standing"] = "standby, the leader is other"
+    assert await ask("/readyz") == (200, "ok: standby, the leader is other")
+    assert (await ask("/readyz?verbose"))[1].endswith("\nreadyz check passed: standby, the leader is other\n")
+    assert await ask("/livez") == (200, "ok")
+    state["watches"] = "lost"
+    status, text = await ask("/readyz")
+    assert (status, text.splitlines()[-1]) == (500, "readyz check failed: standby, the leader is other")

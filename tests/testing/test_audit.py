@@ -12,10 +12,16 @@ def record(**fields):
         "stage": "ResponseComplete",
         "user": {"username": "someone", "groups": ["g"]},
         "requestReceivedTimestamp": "2026-01-01T00:00:00.000000Z",
+        "stageTimestamp": "2026-01-01T00:00:00.250000Z",
         "requestURI": "/readyz",
         "responseStatus": {"code": 200, "metadata": {}},
     }
     return json.dumps({**base, **fields}) + "\n"
+
+
+def test_a_request_has_its_times():
+    (event,) = parse_audit_log(record().encode())
+    assert (event.received, event.completed) == ("2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:00.250000Z")
 
 
 def test_an_unfinished_line_waits_for_its_end():

@@ -14,8 +14,9 @@ from yarl import URL
 from schedcache import __version__
 from schedcache.kube.extender import wire
 from schedcache.kube.extender.tls import TLSError, TLSSettings, make_context
+from schedcache.kube.held_back_body import HeldBackBody
 from schedcache.model import Node, Pod
-from schedcache.ports import ExtenderError, ExtenderResult, FilterAnswer, MetaVictims, Victims, asks_for
+from schedcache.ports import ExtenderError, ExtenderResult, Fence, FilterAnswer, MetaVictims, Victims, asks_for
 
 T = TypeVar("T")
 SLACK_BYTES = 4 * 2**20
@@ -63,12 +64,12 @@ class ExtenderSetupError(Exception):
 class HttpExtenders:
     """The extenders of a configuration and their connections, opened with `async with`; for use within one event loop.
 
-    Iterating gives them in the order of the settings. Raises ExtenderSetupError.
+    Iterating gives them in the order of the settings; their binds are held against `fence`. Raises ExtenderSetupError.
     """
 
-    def __init__(self, settings: Iterable[ExtenderSettings]) -> None:
+    def __init__(self, settings: Iterable[ExtenderSettings], fence: Fence | None = None) -> None:
         self._session: aiohttp.ClientSession | None = None
-        self._extenders = [HttpExtender(each, self._opened) for each in settings]
+        self._extenders = [HttpExtender(each, self._opened, fence) for each in settings]
 
     def __iter__(self) -> "Iterator[HttpExtender]":
         return iter(self._extenders)
@@ -108,10 +109,17 @@ class HttpExtender:
     Args:
         settings: what to call, and when.
         session: gives the session to call it with.
+        fence: what binds are held against; None lets all through.
     """
 
-    def __init__(self, settings: ExtenderSettings, session: Callable[[], aiohttp.ClientSession]) -> None:
+    def __init__(
+        self,
+        settings: ExtenderSettings,
+        session: Callable[[], aiohttp.ClientSession],
+        fence: Fence | None = None,
+    ) -> None:
         self._settings = settings
+        self._fence = fence
         self._session = session
         try:
             url = _checked_url(settings.url_prefix)
@@ -160,16 +168,28 @@ class HttpExtender:
 
     async def bind(self, pod: Pod, node_name: str) -> None:
         request = wire.binding_args(pod, node_name)
-        self._check_error(await self._ask(self._settings.bind_verb, request, wire.read_binding_result))
+        held_back = HeldBackBody(b"".join(request), self._fence, self._settings.timeout_seconds)
+        self._check_error(await self._ask(self._settings.bind_verb, request, wire.read_binding_result, held_back))
 
     def _check_error(self, text: str) -> None:
         if text:
             raise ExtenderError(f"extender {self.name!r}: {text[:_SHOWN_CHARACTERS]}", ExtenderResult.ERROR)
 
-    async def _ask(self, verb: str, request: wire.Body, read: Callable[[bytearray], wire.Reading[T]]) -> T:
-        """POST, and read the answer. Raises ExtenderError."""
+    async def _ask(
+        self,
+        verb: str,
+        request: wire.Body,
+        read: Callable[[bytearray], wire.Reading[T]],
+        held_back: HeldBackBody | None = None,
+    ) -> T:
+        """POST, and read the answer. Raises ExtenderError, and FencedError for what is held back."""
         try:
-            return await _in_pieces(read(await self._post(verb, request)))
+            if held_back is None:
+                answer = await self._post(verb, request, _in_turns(request))
+            else:
+                async with held_back.limit():
+                    answer = await self._post(verb, request, held_back.sent())
+            return await _in_pieces(read(answer))
         except wire.MalformedAnswerError as error:
             raise self._failure(verb, f"the answer cannot be read: {error}", ExtenderResult.MALFORMED) from error
         except TimeoutError as error:
@@ -183,12 +203,12 @@ class HttpExtender:
             text = f"the connection ended: {str(error) or type(error).__name__}"
             raise self._failure(verb, text, ExtenderResult.DISCONNECTED) from error
 
-    async def _post(self, verb: str, request: wire.Body) -> bytearray:
+    async def _post(self, verb: str, request: wire.Body, data: bytes | AsyncIterator[bytes]) -> bytearray:
         """The body of the answer."""
         size = sum(map(len, request))
         async with self._session().post(
             self._urls[verb],
-            data=_in_turns(request),
+            data=data,
             headers={"Content-Length": str(size)},
             timeout=self._timeout,
             ssl=self._ssl,

@@ -1,6 +1,7 @@
 """Connections that notice when the other end is gone."""
 
 import socket
+import struct
 from typing import Any
 
 PROBES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
@@ -21,3 +22,22 @@ def probing_socket(address: tuple[Any, ...]) -> socket.socket:
         if (option := getattr(socket, name, None)) is not None:
             found.setsockopt(socket.IPPROTO_TCP, option, value)
     return found
+
+
+_USER_TIMEOUT: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)
+_AT_ONCE = struct.pack("ii", 1, 0)
+
+
+def deliver_within(connection: socket.socket | None, seconds: float) -> None:
+    """Give up the connection if what was written to it has not arrived by then, which the kernel sees to by itself.
+
+    A network that is cut and comes back would have it deliver a request minutes later, even for a process that is stopped.
+    """
+    if connection is not None and _USER_TIMEOUT is not None:
+        connection.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, max(1, round(seconds * 1000)))
+
+
+def withdraw_on_close(connection: socket.socket | None) -> None:
+    """When the connection is closed, what has not arrived is dropped. Otherwise the kernel would go on trying to deliver it."""
+    if connection is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)

@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import Self
 
@@ -13,6 +13,7 @@ import structlog
 from yarl import URL
 
 from schedcache import __version__
+from schedcache.kube.held_back_body import HeldBackBody
 from schedcache.kube.http.credentials import Access, CredentialError, Credentials
 from schedcache.kube.http.outcomes import (
     CONNECTION_FAILURES,
@@ -26,6 +27,7 @@ from schedcache.kube.http.outcomes import (
 from schedcache.kube.http.sockets import probing_socket
 from schedcache.kube.http.write_connections import WriteConnections
 from schedcache.kube.settings import RequestSettings
+from schedcache.ports import Fence
 
 __all__ = ["Transport"]
 
@@ -122,12 +124,21 @@ class Transport:
             limit = self._client_timeout(timeout)
         return await self._retry_throttled(lambda: self._read(path, params, accept, limit))
 
-    async def send(self, method: str, path: str, body: bytes, content_type: str = JSON) -> bytes:
+    async def send(
+        self, method: str, path: str, body: bytes, content_type: str = JSON, *, fence: Fence | None = None
+    ) -> bytes:
         """The body of the answer to a write, retried when throttled.
 
-        Raises RefusedError (NotFoundError), UnavailableError or OutcomeUnknownError (ConflictError).
+        Args:
+            method: of HTTP.
+            path: of an object, or of what is created.
+            body: of the request.
+            content_type: of the body.
+            fence: asked before each attempt, when only the bytes are left to be sent; it may shorten the request.
+
+        Raises RefusedError (NotFoundError), UnavailableError (FencedError) or OutcomeUnknownError (ConflictError).
         """
-        return await self._retry_throttled(lambda: self._write(method, path, body, content_type))
+        return await self._retry_throttled(lambda: self._write(method, path, body, content_type, fence))
 
     def _client_timeout(self, total: float | None, silence: float | None = None) -> aiohttp.ClientTimeout:
         # sock_connect would leave out names that are not resolved and proxies that do not answer.
@@ -177,15 +188,17 @@ class Transport:
     ) -> bytes:
         return await self._answer("GET", path, None, params, {"Accept": accept}, timeout)
 
-    async def _write(self, method: str, path: str, body: bytes, content_type: str) -> bytes:
+    async def _write(self, method: str, path: str, body: bytes, content_type: str, fence: Fence | None) -> bytes:
         if self._access.proxy is not None:
-            return await self._answer(method, path, body, None, {"Content-Type": content_type}, self._timeout)
+            held_back = HeldBackBody(body, fence, self.settings.request_timeout_seconds)
+            headers = {"Content-Type": content_type, "Content-Length": str(len(body))}
+            return await self._answer(method, path, held_back, None, headers, self._timeout)
         self._require_open()
         while True:
             access = self._access
             try:
                 answer = await self._writes.send(
-                    access, method, path, body, content_type, self.settings.request_timeout_seconds
+                    access, method, path, body, content_type, self.settings.request_timeout_seconds, fence
                 )
             except CONNECTION_FAILURES as error:
                 raise failure(method, path, error) from error
@@ -200,16 +213,17 @@ class Transport:
         self,
         method: str,
         path: str,
-        body: bytes | None,
+        body: HeldBackBody | None,
         params: Mapping[str, str] | None,
         headers: Mapping[str, str],
         timeout: aiohttp.ClientTimeout,
     ) -> bytes:
         try:
-            response = await self._open(method, path, body, params, headers, timeout)
-            # The body is read to its end, so that the connection can be used again.
-            async with response:
-                answer = await response.read()
+            async with body.limit() if body is not None else nullcontext():
+                response = await self._open(method, path, body, params, headers, timeout)
+                # The body is read to its end, so that the connection can be used again.
+                async with response:
+                    answer = await response.read()
         except CONNECTION_FAILURES as error:
             raise failure(method, path, error) from error
         if not done(response.status):
@@ -220,7 +234,7 @@ class Transport:
         self,
         method: str,
         path: str,
-        body: bytes | None,
+        body: HeldBackBody | None,
         params: Mapping[str, str] | None,
         headers: Mapping[str, str],
         timeout: aiohttp.ClientTimeout,
@@ -232,7 +246,7 @@ class Transport:
             response = await session.request(
                 method,
                 url,
-                data=body,
+                data=None if body is None else body.sent(),
                 params=params,
                 headers={**self._authorization, **headers},
                 timeout=timeout,

@@ -7,11 +7,14 @@ aiohttp, and so do these requests if there is a proxy.
 """
 
 import asyncio
+import socket
 import ssl
 from urllib.parse import urlsplit
 
 from schedcache.kube.http.credentials import Access
 from schedcache.kube.http.http_answer import Answer, AnswerReader, NoAnswerError
+from schedcache.kube.http.sockets import deliver_within, withdraw_on_close
+from schedcache.ports import Fence
 
 
 class NotSentError(Exception):
@@ -30,11 +33,13 @@ class _Connection(asyncio.Protocol):
         self.usable = False
         self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
+        self._socket: socket.socket | None = None
         self._reader = AnswerReader()
         self._answer: asyncio.Future[Answer] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # a stream's transport is an asyncio.Transport
+        self._socket = transport.get_extra_info("socket")
         self.usable = True
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -69,19 +74,32 @@ class _Connection(asyncio.Protocol):
             self.usable = self._reader.reusable
             self._answer.set_result(answer)
 
-    async def ask(self, request: bytes) -> Answer:
-        """Send a request and wait for its answer. Raises NotSentError, NoAnswerError."""
+    async def ask(self, request: bytes, seconds: float, fence: Fence | None) -> Answer:
+        """Send a request, unless the fence forbids it, and wait for its answer.
+
+        Raises NotSentError, NoAnswerError, FencedError, and TimeoutError after `seconds` or after what the fence gives.
+        """
         if self._transport is None or not self.usable:
             raise NotSentError("the server closed the connection at once")
-        self.usable = False
-        self._answer = asyncio.get_running_loop().create_future()
+        if seconds <= 0:
+            raise NotSentError("the time was up before there was a connection")
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        # Nothing must come between this and the bytes: no lock, no wait, no work.
+        if fence is not None:
+            seconds = fence.allow(seconds)
         self._transport.write(request)
-        return await self._answer
+        self.usable, self._answer = False, answer
+        deliver_within(self._socket, seconds)
+        async with asyncio.timeout(seconds):
+            return await answer
 
     def abort(self) -> None:
-        """End it now."""
+        """End it now. A request without an answer is withdrawn, as far as it has not arrived."""
         self.usable = False
         if self._transport is not None:
+            answer = self._answer
+            if answer is not None and (not answer.done() or answer.cancelled()):
+                withdraw_on_close(self._socket)
             self._transport.abort()
 
 
@@ -106,7 +124,14 @@ class WriteConnections:
         self._open: set[_Connection] = set()
 
     async def send(
-        self, access: Access, method: str, path: str, body: bytes, content_type: str, timeout: float
+        self,
+        access: Access,
+        method: str,
+        path: str,
+        body: bytes,
+        content_type: str,
+        timeout: float,
+        fence: Fence | None = None,
     ) -> Answer:
         """Send one request and read its answer.
 
@@ -117,8 +142,10 @@ class WriteConnections:
             body: of the request.
             content_type: of the body.
             timeout: seconds for all of it.
+            fence: asked when there is a connection and only the bytes are left to be sent; None lets everything through.
 
         Raises:
+            FencedError: the fence did not let it through; nothing was sent.
             NotSentError: no connection, in time; nothing was sent.
             NoAnswerError: sent, and no complete answer came.
             TimeoutError: sent, and no complete answer came in time.
@@ -134,8 +161,7 @@ class WriteConnections:
         connection = self._take() or await self._connect(self._origin, min(self._connect_timeout, timeout))
         self._open.add(connection)
         try:
-            async with asyncio.timeout_at(until):
-                return await connection.ask(request)
+            return await connection.ask(request, until - asyncio.get_running_loop().time(), fence)
         finally:
             self._open.discard(connection)
             self._put_back(connection)

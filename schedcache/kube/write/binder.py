@@ -13,7 +13,7 @@ from schedcache.kube.http.transport import Transport
 from schedcache.kube.settings import WriteSettings
 from schedcache.kube.write.rate import TokenBucket
 from schedcache.model import MalformedObjectError, Pod
-from schedcache.ports import ApiError, ConflictError, NotFoundError, UnavailableError
+from schedcache.ports import ApiError, ConflictError, Fence, FencedError, NotFoundError, UnavailableError
 
 __all__ = ["ApiBinder"]
 
@@ -35,6 +35,7 @@ class ApiBinder:
         settings: how many may be under way at once.
         clock: seconds, monotonic.
         read_pod: reads a pod, as the event source does.
+        fence: what binds are held against; None lets all through.
 
     Attributes:
         in_flight: bind requests without an answer yet, including those that wait for their turn.
@@ -49,18 +50,20 @@ class ApiBinder:
         settings: WriteSettings = WriteSettings(),
         clock: Callable[[], float] = time.monotonic,
         read_pod: Callable[[bytes], Pod] = Pod.from_json,
+        fence: Fence | None = None,
     ) -> None:
         self.binds, self.reads = Answers(clock), Answers(clock)
         self._transport = transport
         self._rate = rate
         self._read_pod = read_pod
+        self._fence = fence
         self._turn = asyncio.Semaphore(settings.concurrent_binds)
         self.in_flight = 0
 
     async def bind(self, pod: Pod, node_name: str) -> None:
         """POST the Binding with the pod's UID as precondition.
 
-        Raises RefusedError (NotFoundError), UnavailableError or OutcomeUnknownError (ConflictError).
+        Raises RefusedError (NotFoundError), UnavailableError (FencedError) or OutcomeUnknownError (ConflictError).
         """
         body = _encode(
             {
@@ -77,7 +80,8 @@ class ApiBinder:
             async with self._turn:
                 # The answer is a Status, never a Binding; all that matters is that it is not a refusal.
                 with _noted(self.binds):
-                    await self._transport.send("POST", f"{pod_path(pod.namespace, pod.name)}/binding", body)
+                    path = f"{pod_path(pod.namespace, pod.name)}/binding"
+                    await self._transport.send("POST", path, body, fence=self._fence)
         finally:
             self.in_flight -= 1
 
@@ -105,7 +109,7 @@ def _noted(answers: Answers) -> Iterator[None]:
     except ApiError as error:
         if error.may_pass:
             answers.failed(f"{error.status or ''} {error.reason}".strip())
-        elif not isinstance(error, ConflictError):
+        elif not isinstance(error, ConflictError | FencedError):
             # A 409 says nothing either way: an API server whose etcd does not answer says so to a bind.
             answers.answered()
         raise

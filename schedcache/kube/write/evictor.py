@@ -17,7 +17,7 @@ from schedcache.kube.write.retrying import send_again
 from schedcache.kube.write.status_writer import INVALID
 from schedcache.kube.write.urgent import Urgent
 from schedcache.model import Pod, PodCondition
-from schedcache.ports import ApiError, ConflictError, NotFoundError
+from schedcache.ports import ApiError, ConflictError, Fence, NotFoundError
 
 _encode = msgspec.json.Encoder().encode
 
@@ -31,6 +31,7 @@ class ApiEvictor:
         settings: how many at once, how often they are repeated.
         wall_clock: seconds since the epoch.
         urgent: what other writes give way to; evictions are that.
+        fence: what all of them are held against; None lets all through.
 
     Attributes:
         retries: requests that were sent again.
@@ -43,8 +44,10 @@ class ApiEvictor:
         settings: WriteSettings = WriteSettings(),
         wall_clock: Callable[[], float] = time.time,
         urgent: Urgent | None = None,
+        fence: Fence | None = None,
     ) -> None:
         self._transport = transport
+        self._fence = fence
         self._rate = rate
         self._urgent = urgent or Urgent()
         self._wall_clock = wall_clock
@@ -119,7 +122,7 @@ class ApiEvictor:
     async def _request(self, method: str, path: str, body: bytes, content_type: str) -> None:
         await self._rate.acquire()
         async with self._turn:
-            await self._transport.send(method, path, body, content_type)
+            await self._transport.send(method, path, body, content_type, fence=self._fence)
 
 
 def _is_another(error: ApiError) -> bool:

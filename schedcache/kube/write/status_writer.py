@@ -17,7 +17,7 @@ from schedcache.kube.write.retrying import send_again
 from schedcache.kube.write.sparing import SparingLog
 from schedcache.kube.write.write_queue import WriteQueue
 from schedcache.model import Pod, PodCondition
-from schedcache.ports import ApiError, ConflictError, NotFoundError
+from schedcache.ports import ApiError, ConflictError, Fence, FencedError, NotFoundError
 
 __all__ = ["ApiStatusWriter"]
 
@@ -43,12 +43,13 @@ class ApiStatusWriter:
         rate: the budget of these writes; never that of binds.
         settings: how many at once, how many may wait, how often they are retried.
         wall_clock: seconds since the epoch.
+        fence: what all patches are held against; None lets all through.
 
     Attributes:
         written: patches that succeeded.
         skipped: patches that were not sent, since they would have changed nothing.
         retries: patches that were sent again.
-        dropped: by reason (gone, replaced, refused, failed, full): patches that were not written.
+        dropped: by reason (gone, replaced, refused, failed, full, fenced): patches that were not written.
     """
 
     def __init__(
@@ -57,8 +58,10 @@ class ApiStatusWriter:
         rate: TokenBucket,
         settings: WriteSettings = WriteSettings(),
         wall_clock: Callable[[], float] = time.time,
+        fence: Fence | None = None,
     ) -> None:
         self._transport = transport
+        self._fence = fence
         self._rate = rate
         self._settings = settings
         self._wall_clock = wall_clock
@@ -117,11 +120,14 @@ class ApiStatusWriter:
 
     async def _send(self, path: str, body: bytes) -> None:
         await self._rate.acquire()
-        await self._transport.send("PATCH", path, body, STRATEGIC_MERGE_PATCH)
+        await self._transport.send("PATCH", path, body, STRATEGIC_MERGE_PATCH, fence=self._fence)
 
     def _give_up(self, pod: Pod, error: ApiError) -> None:
         if isinstance(error, NotFoundError):
             self.dropped["gone"] += 1
+        elif isinstance(error, FencedError):
+            # Whoever leads now finds out by himself why the pod waits.
+            self.dropped["fenced"] += 1
         elif isinstance(error, ConflictError) or (error.status == INVALID and "metadata.uid" in str(error)):
             self.dropped["replaced"] += 1
         else:

@@ -15,7 +15,7 @@ from schedcache.model import (
     PersistentVolume,
     PersistentVolumeClaim,
 )
-from schedcache.ports import OutcomeUnknownError
+from schedcache.ports import Fence, OutcomeUnknownError
 
 __all__ = ["ApiVolumeWriter"]
 
@@ -33,11 +33,13 @@ class ApiVolumeWriter:
     Args:
         transport: requests to the server.
         rate: the budget of these writes; never that of binds.
+        fence: what they are held against; None lets all through.
     """
 
-    def __init__(self, transport: Transport, rate: TokenBucket) -> None:
+    def __init__(self, transport: Transport, rate: TokenBucket, fence: Fence | None = None) -> None:
         self._transport = transport
         self._rate = rate
+        self._fence = fence
 
     async def prebind(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
         """Reserve the volume for the claim; its annotation bound-by-controller is written where `volume` has it."""
@@ -64,9 +66,8 @@ class ApiVolumeWriter:
     ) -> T:
         metadata = {"uid": obj.uid, "resourceVersion": obj.resource_version, "annotations": annotations}
         await self._rate.acquire()
-        answer = await self._transport.send(
-            "PATCH", path, _encode({"metadata": metadata, **parts}), STRATEGIC_MERGE_PATCH
-        )
+        body = _encode({"metadata": metadata, **parts})
+        answer = await self._transport.send("PATCH", path, body, STRATEGIC_MERGE_PATCH, fence=self._fence)
         try:
             return read(answer)
         except MalformedObjectError as error:
