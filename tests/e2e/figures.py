@@ -16,7 +16,7 @@ class Figures:
             for sample in family.samples:
                 self._values[sample.name, frozenset(sample.labels.items())] = sample.value
 
-    def of(self, name: str, **labels: str) -> float:
+    def of(self, name: str, /, **labels: str) -> float:
         """A sample's value; KeyError where there is none with exactly these labels."""
         return self._values[name, frozenset(labels.items())]
 

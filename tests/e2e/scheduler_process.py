@@ -22,7 +22,9 @@ class SchedulerProcess:
     def __init__(self, kubeconfig: Path, log: Path, *flags: str, module: str = "schedcache") -> None:
         self._command = [
             *(sys.executable, "-m", module, "run", f"--kubeconfig={kubeconfig}", "--log-format=json"),
-            *("--port=0", "--probe-port=0", "--kube-api-qps=2000", "--kube-api-burst=2000", *flags),
+            *("--port=0", "--probe-port=0", "--kube-api-qps=2000", "--kube-api-burst=2000"),
+            # Flags may turn it on: a Lease that a process left behind would have the next one wait.
+            *("--leader-elect=false", *flags),
         ]
         self._log = log
         self.port = self.probe_port = 0

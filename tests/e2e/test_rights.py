@@ -59,7 +59,9 @@ async def condition_of(cluster, name):
 async def test_the_scheduler_needs_no_more_than_its_role(cluster, tmp_path, source):
     kubeconfig = await kubeconfig_of(cluster, "scheduler", "schedcache")
     user = "system:serviceaccount:kube-system:schedcache"
-    async with SchedulerProcess(kubeconfig, tmp_path / "log", f"--event-source={source}") as scheduler:
+    async with SchedulerProcess(
+        kubeconfig, tmp_path / "log", f"--event-source={source}", "--leader-elect"
+    ) as scheduler:
         await workload(cluster)
         await cluster.wait_until_bound(20)
 
@@ -93,6 +95,8 @@ async def test_the_scheduler_needs_no_more_than_its_role(cluster, tmp_path, sour
         ("create", "pods", "binding"),
         ("patch", "pods", "status"),
         ("create", "events", ""),
+        ("create", "leases", ""),
+        ("update", "leases", ""),
     }
     assert scheduler.complaints() == []
     others = await cluster.list_pods(fieldSelector="spec.schedulerName=default-scheduler")
