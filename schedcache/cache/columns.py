@@ -15,7 +15,7 @@ Rows = npt.NDArray[np.intp]
 
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 _FIXED = ("cpu", "memory", "ephemeral-storage")
-_MAX, _MIN = 2**63 - 1, -(2**63)
+_MAX = 2**63 - 1
 _FIRST_CAPACITY = 64
 _MAX_LABEL_KEYS = 512
 _MANY_RESOURCES = 128
@@ -29,8 +29,9 @@ class Columns:
     """One row per node. Only the rows in `order` are live; a row is used again after its node has gone.
 
     Arrays are replaced when they grow, so fetch them again after each update of the snapshot. Amounts are
-    milli-CPU, bytes and whole units, clamped to 64 bits. `requested` and `allocatable` are [resource, row],
-    `non_zero_requested` is [milli-CPU and bytes, row]. The index of a resource may change with each update of the snapshot.
+    milli-CPU, bytes and whole units, clamped to 0..2**63-1: no API server stores negative ones. `requested` and `allocatable`
+    are [resource, row], `non_zero_requested` is [milli-CPU and bytes, row]. The index of a resource may change with each update
+    of the snapshot.
 
     `version` counts the rows written. `generation[row]` is the version at which the row last changed in any way,
     `node_generation[row]` the one at which its node object did; `changed_since` says which rows to look at again.
@@ -292,4 +293,4 @@ def _named(info: NodeInfo) -> Iterable[str]:
 
 
 def _clamp(amount: int) -> int:
-    return amount if _MIN <= amount <= _MAX else (_MAX if amount > 0 else _MIN)
+    return amount if 0 <= amount <= _MAX else (_MAX if amount > 0 else 0)

@@ -13,6 +13,7 @@ look at, `kept` what is not asked again. Everything that a plugin needs is
 exported here, and plugins import it from here alone.
 """
 
+from schedcache.framework.amounts import Amounts, add_amounts, percent
 from schedcache.framework.diagnosis import (
     Diagnosis,
     FitError,
@@ -54,7 +55,7 @@ from schedcache.framework.interface import (
 from schedcache.framework.lifted import LiftedPods, Mask
 from schedcache.framework.plugin_sets import PluginSetError
 from schedcache.framework.registry import PluginFactory, Registry, RegistryError
-from schedcache.framework.row_view import Amounts, HypotheticalView, Rows, RowView
+from schedcache.framework.row_view import HypotheticalView, Rows, RowView
 from schedcache.framework.runtime import Framework
 from schedcache.framework.sampling import NodeSampling
 from schedcache.framework.scoring import default_normalize_score
@@ -125,11 +126,13 @@ __all__ = [
     "WaitingPod",
     "WaitingPods",
     "WatchesKinds",
+    "add_amounts",
     "default_normalize_score",
     "failing",
     "no_node",
     "one_reason",
     "passing",
+    "percent",
     "unresolvable",
     "unschedulable",
 ]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from schedcache.framework.amounts import Amounts, add_amounts
 from schedcache.framework.lifted import LiftedPods, Mask
 from schedcache.model import Pod, PodRequests, PodShape
 from schedcache.model.resources import CPU, MEMORY
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from schedcache.cache import Columns, NodeInfo, PodTable, Snapshot
 
 Rows = npt.NDArray[np.intp]
-Amounts = npt.NDArray[np.int64]
-
-
 _shape_of: Callable[[Pod], PodShape] = attrgetter("shape")
 
 
@@ -290,12 +288,12 @@ class HypotheticalView(RowView):
         amounts = super().requested(resource)
         moved = self._deltas.requested.get(resource)
         if moved is not None:
-            amounts = amounts + moved
+            amounts = add_amounts(amounts, moved)
         return amounts if self._lifted is None else amounts - self._lifted.requested(resource)
 
     def non_zero_requested(self, resource: str) -> Amounts:
         index = _NON_ZERO[resource]
-        amounts: Amounts = super().non_zero_requested(resource) + self._deltas.non_zero[index]
+        amounts = add_amounts(super().non_zero_requested(resource), self._deltas.non_zero[index])
         return amounts if self._lifted is None else amounts - self._lifted.non_zero_requested(index)
 
     def pod_count(self) -> Amounts:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from schedcache.framework.amounts import percent
 from schedcache.framework.diagnosis import PluginError
 from schedcache.framework.interface import (
     MAX_NODE_SCORE,
@@ -185,7 +186,7 @@ def default_normalize_score(scores: Scores, *, reverse: bool = False) -> Scores:
     highest = int(scores.max(initial=0))
     if highest == 0:
         return np.full(len(scores), MAX_NODE_SCORE, np.int64) if reverse else scores
-    scaled = scores * MAX_NODE_SCORE // highest
+    scaled = percent(scores, highest)
     return MAX_NODE_SCORE - scaled if reverse else scaled
 
 

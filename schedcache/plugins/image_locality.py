@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _MIN_THRESHOLD = 23 * 1024 * 1024
 _MAX_CONTAINER_THRESHOLD = 1000 * 1024 * 1024
+_BEYOND = 2**62
 
 
 class ImageLocality:
@@ -81,7 +82,8 @@ def _sum(info: "NodeInfo", images: list[str], nodes: int) -> int:
         state = info.image_states.get(image)
         if state is not None:
             total += int(float(state.size) * (float(state.num_nodes) / float(nodes)))
-    return total
+    # Sizes are not validated: they may be negative, or too large for a sum of 64 bits.
+    return max(0, min(total, _BEYOND))
 
 
 def _normalized(image: str) -> str:

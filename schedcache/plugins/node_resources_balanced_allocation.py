@@ -8,7 +8,7 @@ import numpy.typing as npt
 from schedcache.config.plugin_args import NodeResourcesBalancedAllocationArgs
 from schedcache.framework import MAX_NODE_SCORE, SKIP, Amounts, CycleState, Handle, Locality, RowView, Scores, Status
 from schedcache.model import Pod
-from schedcache.plugins.resources.scores import ResourceUse, asked_for, uses
+from schedcache.plugins.resources.scores import ResourceUse, asked_for, bit_type, uses
 
 Floats = npt.NDArray[np.float64]
 _HALF = MAX_NODE_SCORE // 2
@@ -46,9 +46,10 @@ def _balance(found: Sequence[ResourceUse], used: Sequence[Amounts], size: int) -
         return _scores(_deviation(shares, size))
     # Rows are grouped by which resources they have, so that each group is computed as a whole.
     result = np.zeros(size, np.int64)
-    groups = np.zeros(size, np.int64)
+    kind = bit_type(len(found))
+    groups = np.zeros(size, kind)
     for i, use in enumerate(found):
-        groups |= (use.allocatable != 0).astype(np.int64) << i
+        groups |= (use.allocatable != 0).astype(kind) << i
     for group in np.unique(groups).tolist():
         rows = np.flatnonzero(groups == group)
         members = [i for i in range(len(used)) if group >> i & 1]

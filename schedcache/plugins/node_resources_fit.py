@@ -24,6 +24,7 @@ from schedcache.model import CPU, EPHEMERAL_STORAGE, MEMORY, Node, Pod, PodSpec,
 from schedcache.model.resources import is_extended_resource
 from schedcache.plugins.resources.scores import (
     ResourceUse,
+    bit_type,
     least_allocated,
     most_allocated,
     requested_to_capacity_ratio,
@@ -128,17 +129,18 @@ def _verdicts(checks: Sequence[tuple[str, Mask]], beyond: Mask) -> Verdicts:
     size = len(beyond)
     if len(checks) == 1 and not np.count_nonzero(checks[0][1]):
         return passing(size)
-    bits = beyond.astype(np.int64)
+    kind = bit_type(len(checks) + 1)
+    bits = beyond.astype(kind)
     for i, (_, lacking) in enumerate(checks, 1):
-        bits |= lacking.astype(np.int64) << i
+        bits |= lacking.astype(kind) << i
     failed = np.flatnonzero(bits)
     codes = np.zeros(size, np.int16)
     kinds, numbers = np.unique(bits[failed], return_inverse=True)
     codes[failed] = numbers + 1
     table: list[Status | None] = [None]
-    for kind in kinds.tolist():
-        reasons = tuple(reason for i, (reason, _) in enumerate(checks, 1) if kind >> i & 1)
-        table.append(Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE if kind & 1 else Code.UNSCHEDULABLE, reasons))
+    for found in kinds.tolist():
+        reasons = tuple(reason for i, (reason, _) in enumerate(checks, 1) if found >> i & 1)
+        table.append(Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE if found & 1 else Code.UNSCHEDULABLE, reasons))
     return Verdicts(codes, table)
 
 

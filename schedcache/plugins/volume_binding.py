@@ -19,11 +19,13 @@ from schedcache.framework import (
     Scores,
     Status,
     Verdicts,
+    add_amounts,
     failing,
+    percent,
     unresolvable,
 )
 from schedcache.model import CSIDriver, CSINode, CSIStorageCapacity, Pod, StorageClass, Volume
-from schedcache.plugins.resources.shape_score import FULL, broken_line
+from schedcache.plugins.resources.shape_score import broken_line
 from schedcache.plugins.volumes.assumed import AssumedVolumes
 from schedcache.plugins.volumes.binder import PodClaims, PodVolumes, VolumeBinder, volume_limit
 from schedcache.plugins.volumes.csi_nodes import CSI_NODE, MIGRATED_PLUGINS_ANNOTATION
@@ -131,8 +133,8 @@ class VolumeBinding:
         classes = np.zeros(len(view), np.int64)
         for use in _use_by_class(found.volumes, view):
             full = (use.capacity == 0) | (use.requested > use.capacity)
-            percent = np.where(full, FULL, use.requested * FULL // np.where(full, 1, use.capacity))
-            total += np.where(use.counts, self._line[percent], 0)
+            used = percent(np.where(full, 1, use.requested), np.where(full, 1, use.capacity))
+            total += np.where(use.counts, self._line[used], 0)
             classes += use.counts
         rounded: Scores = np.where(classes == 0, 0, (2 * total + classes) // np.maximum(2 * classes, 1))
         return rounded
@@ -215,8 +217,8 @@ def _use_by_class(volumes: PodVolumes, view: RowView) -> list[_Use]:
         )
         bound = static[i] >= 0
         provisioned = ~any_static & (room[i] >= 0)
-        use.requested += claim.requested * (bound | provisioned)
-        use.capacity += np.where(bound, volume_sizes[static[i]], 0)
+        use.requested = add_amounts(use.requested, claim.requested * (bound | provisioned))
+        use.capacity = add_amounts(use.capacity, np.where(bound, volume_sizes[static[i]], 0))
         # All volumes of the class come out of the same room.
         use.capacity = np.where(provisioned, room_sizes[room[i]], use.capacity)
         use.counts |= bound | provisioned

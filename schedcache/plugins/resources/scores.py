@@ -9,10 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from schedcache.config.plugin_args import ResourceSpec
-from schedcache.framework import Amounts, RowView, Scores
+from schedcache.framework import Amounts, RowView, Scores, add_amounts, percent
 from schedcache.model import CPU, EPHEMERAL_STORAGE, MEMORY, Pod
 from schedcache.model.resources import is_scalar_resource
-from schedcache.plugins.resources.shape_score import FULL, ScoreByPercent
+from schedcache.plugins.resources.shape_score import ScoreByPercent
+
+# More of them do not fit into numpy's integers.
+_BITS = 63
 
 
 class ResourceUse(NamedTuple):
@@ -29,8 +32,7 @@ class ResourceUse(NamedTuple):
     @property
     def requested(self) -> Amounts:
         """With the pod."""
-        total: Amounts = self.allocated + self.asked
-        return total
+        return add_amounts(self.allocated, self.asked)
 
 
 def uses(resources: Sequence[ResourceSpec], pod: Pod, view: RowView, *, implied: bool) -> list[ResourceUse]:
@@ -72,8 +74,7 @@ def least_allocated(found: Sequence[ResourceUse], size: int) -> Scores:
     """The free share, weighted mean."""
 
     def score(use: ResourceUse, capacity: Amounts) -> Scores:
-        scores: Scores = np.maximum(capacity - use.requested, 0) * FULL // capacity
-        return scores
+        return percent(np.maximum(capacity - use.requested, 0), capacity)
 
     return _weighted_mean(found, size, score)
 
@@ -82,7 +83,7 @@ def most_allocated(found: Sequence[ResourceUse], size: int) -> Scores:
     """The used share, weighted mean."""
 
     def score(use: ResourceUse, capacity: Amounts) -> Scores:
-        return np.minimum(use.requested, capacity) * FULL // capacity
+        return percent(np.minimum(use.requested, capacity), capacity)
 
     return _weighted_mean(found, size, score)
 
@@ -95,7 +96,7 @@ def requested_to_capacity_ratio(line: ScoreByPercent) -> Callable[[Sequence[Reso
         weights = np.zeros(size, np.int64)
         for use in found:
             capacity = _capacity(use)
-            scores = line[np.minimum(use.requested, capacity) * FULL // capacity]
+            scores = line[percent(np.minimum(use.requested, capacity), capacity)]
             scores = np.where((use.allocatable != 0) & (scores > 0), scores, 0)
             total += scores * use.weight
             weights += np.where(scores > 0, use.weight, 0)
@@ -105,6 +106,11 @@ def requested_to_capacity_ratio(line: ScoreByPercent) -> Callable[[Sequence[Reso
         return (whole + (mean - whole >= 0.5)).astype(np.int64)
 
     return scored
+
+
+def bit_type(number: int) -> type[np.int64] | type[object]:
+    """For arrays of so many bits; a pod may name hundreds of resources, so these may be more than numpy's integers have."""
+    return np.int64 if number <= _BITS else object
 
 
 def _weighted_mean(found: Sequence[ResourceUse], size: int, score: Callable[[ResourceUse, Amounts], Scores]) -> Scores:
