@@ -1,10 +1,9 @@
 """`schedcache check-config`: whether a configuration is sound, and what it amounts to."""
 
 import argparse
-import sys
 from pathlib import Path
 
-from schedcache.cli.output import writing
+from schedcache.cli.output import tell, writing
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -34,7 +33,7 @@ def execute(options: argparse.Namespace) -> int:
 
         check_extenders(loaded.config, options.file)
     for note in loaded.notes:
-        print(f"note: {note}", file=sys.stderr)
+        tell(f"note: {note}")
     with writing():
         print(to_yaml(loaded.config), end="")
     return 0

@@ -7,14 +7,13 @@ program. 74: the answer could not be written. 128 + n: ended by signal n, with n
 import argparse
 import difflib
 import re
-import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from schedcache import __version__
 from schedcache.app.errors import UsageError
 from schedcache.cli import check_config, demo, run, simulate
-from schedcache.cli.output import UnwrittenError, writing
+from schedcache.cli.output import UnwrittenError, tell, writing
 
 COMMANDS = (run, demo, simulate, check_config)
 
@@ -62,9 +61,9 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
         with writing():
             print(end="", flush=True)
     except UsageError as error:
-        print(f"schedcache {options.command}: {error}", file=sys.stderr)
+        tell(f"schedcache {options.command}: {error}")
         return 2
     except UnwrittenError as error:
-        print(f"schedcache {options.command}: {error}", file=sys.stderr)
+        tell(f"schedcache {options.command}: {error}")
         return error.status
     return status

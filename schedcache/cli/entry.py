@@ -16,6 +16,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status. Whatever is raised is a fault of the program, told with its traceback."""
     with obeyed():
         try:
+            from schedcache.cli.descriptors import occupy_standard_descriptors
+
+            occupy_standard_descriptors()
             from schedcache.cli.commands import run_command
 
             return run_command(arguments)
@@ -24,9 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fault() -> int:
-    import sys
     import traceback
 
-    traceback.print_exc()
-    print(f"schedcache: a fault in the program, exit status {FAULT}", file=sys.stderr)
+    from schedcache.cli.output import tell
+
+    tell(f"{traceback.format_exc()}schedcache: a fault in the program, exit status {FAULT}")
     return FAULT

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 IO_ERROR = 74
 """EX_IOERR of sysexits.h."""
@@ -18,6 +18,12 @@ class UnwrittenError(Exception):
         # Who closes a pipe has seen enough: as of a program that the signal ends, which is no trouble to anybody.
         self.status = _BROKEN_PIPE if isinstance(error, BrokenPipeError) else IO_ERROR
         super().__init__(f"the answer could not be written: {error.strerror or error}")
+
+
+def tell(text: str) -> None:
+    """A line on standard error; where it cannot be written, nobody is left to be told."""
+    with suppress(OSError):
+        print(text, file=sys.stderr)
 
 
 @contextmanager

@@ -27,11 +27,11 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 def execute(options: argparse.Namespace) -> int:
     """0: stopped as asked; 1: something that should run ended by itself, or leadership was lost."""
     from schedcache.cli.flag_settings import settings_of
-    from schedcache.cli.logs import configure_logging
+    from schedcache.cli.logs import logging_to_stderr
 
-    configure_logging(options.log_format, options.v)
-    settings = settings_of(options)
-    # Bad input is told before the rest is loaded.
-    from schedcache.cli.running import run
+    with logging_to_stderr(options.log_format, options.v, capture=True) as log:
+        settings = settings_of(options)
+        # Bad input is told before the rest is loaded.
+        from schedcache.cli.running import run
 
-    return run(settings)
+        return run(settings, log)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from schedcache.app.errors import UsageError
-from schedcache.cli.output import writing
+from schedcache.cli.output import tell, writing
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -75,7 +75,7 @@ def execute(options: argparse.Namespace) -> int:
     except (InputError, ProfileError, PluginSetError, RegistryError) as error:
         raise UsageError(str(error)) from None
     for warning in answer.cluster_warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        tell(f"warning: {warning}")
     _print(answer.report, options.output)
     return 0 if answer.fits else 1
 

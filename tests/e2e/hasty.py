@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from schedcache.cli.commands import make_parser
 from schedcache.cli.flag_settings import settings_of
-from schedcache.cli.logs import configure_logging
+from schedcache.cli.logs import logging_to_stderr
 from schedcache.cli.running import run
 from schedcache.kube.settings import RequestSettings, WatchSettings
 
@@ -21,5 +21,5 @@ HASTY = {
 
 if __name__ == "__main__":
     options = make_parser().parse_args()
-    configure_logging(options.log_format, options.v)
-    sys.exit(run(replace(settings_of(options), **HASTY)))
+    with logging_to_stderr(options.log_format, options.v) as log:
+        sys.exit(run(replace(settings_of(options), **HASTY), log))

@@ -155,6 +155,9 @@ QUOTED = {
         ("`/readyz` says so after {} s", HealthSettings.lost_seconds),
         ("could be learnt of the Lease for {} s", HealthSettings.lost_seconds),
         ("its Lease runs out within {} s", ELECTION.lease_duration_seconds),
+        ("up to {} MiB of lines waits", ("cli.log_output:MOST_BYTES", 1 / MIB)),
+        ("waits for its log for {} second at most", "cli.logs:_FLUSH_SECONDS"),
+        ("library writes, {} are written in a minute", "cli.repeats:MOST_VARIANTS"),
         ("once it answers again, {} s later at most", "scheduling.binding_cycle:LOOK_AGAIN.limit"),
     ],
     "docs/leader-election.md": [

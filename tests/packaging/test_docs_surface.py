@@ -17,6 +17,8 @@ from schedcache.app.settings import Settings, configuration_of
 from schedcache.cache import errors
 from schedcache.cli.commands import make_parser
 from schedcache.cli.flag_settings import settings_of
+from schedcache.cli.log_metrics import LogCollector
+from schedcache.cli.log_output import LogOutput
 from schedcache.framework import interface
 from schedcache.model import Node, Pod
 from tests.packaging import pages
@@ -82,6 +84,7 @@ async def program(tmp_path):
         configuration=configuration, kubeconfig=str(kubeconfig), leader_election=leader_election_of(configuration)
     )
     async with assembled(settings) as program:
+        program.registry.register(LogCollector(LogOutput(2)))
         yield program
 
 

@@ -24,8 +24,8 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 def execute(options: argparse.Namespace) -> int:
     """0: everything is where it should be; 1: it is not."""
     from schedcache.cli.demo.flow import run_demo
-    from schedcache.cli.logs import configure_logging
+    from schedcache.cli.logs import logging_to_stderr
 
     # Standard output is the demo's own; what goes wrong is still told.
-    configure_logging(options.log_format, options.v, quiet=options.v == 0)
-    return run_demo(options)
+    with logging_to_stderr(options.log_format, options.v, quiet=options.v == 0):
+        return run_demo(options)
