@@ -104,6 +104,17 @@ def test_loopback_is_never_proxied(write, monkeypatch):
     assert load_credentials(write(config()), context="two").access.proxy == "http://proxy.example:3128"
 
 
+def test_a_proxy_that_the_kubeconfig_names_is_used_whatever_else_is_said(write, monkeypatch):
+    """As kubectl does: for loopback, too, and whatever $HTTPS_PROXY and $NO_PROXY say."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://other.example:3128")
+    monkeypatch.setenv("NO_PROXY", "*")
+    content = config()
+    content["clusters"][0]["cluster"].update(
+        {"server": "https://127.0.0.1:6443", "proxy-url": "http://127.0.0.1:28999"}
+    )
+    assert load_credentials(write(content)).access.proxy == "http://127.0.0.1:28999"
+
+
 def test_a_plugin_is_run_and_run_again_before_its_token_expires(write, tmp_path):
     soon = (dt.datetime.now(dt.UTC) + dt.timedelta(minutes=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     credentials = load_credentials(write(plugin(tmp_path, token="made", expirationTimestamp=soon)))

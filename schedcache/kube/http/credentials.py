@@ -118,7 +118,7 @@ class Credentials:
             raise CredentialError(
                 f"{self.origin}: server: expected a URL such as https://HOST:PORT, found {found.host!r}"
             )
-        proxy = _proxy(found)
+        proxy = found.proxy
         if proxy is not None and not _is_server(proxy):
             # Without the name and password that may be in it.
             raise CredentialError(
@@ -174,11 +174,13 @@ def _is_server(url: str) -> bool:
         return False
 
 
-def _proxy(found: Configuration) -> str | None:
-    # The client takes $HTTPS_PROXY and decides per request whether $NO_PROXY lifts it; as in Go, loopback is never proxied.
+def _apply_no_proxy(found: Configuration) -> None:
+    """Decide about the proxy of $HTTPS_PROXY once and for all, where the client decides for each request.
+
+    As in Go, $NO_PROXY lifts it, and loopback is never proxied. Neither is true of a proxy that the kubeconfig names.
+    """
     if not found.proxy or should_bypass_proxies(found.host, f"localhost,127.0.0.0/8,::1,{found.no_proxy or ''}"):
-        return None
-    return str(found.proxy)
+        found.proxy = None
 
 
 def load_credentials(
@@ -224,6 +226,7 @@ def _in_cluster(environ: Mapping[str, str], token_file: str, ca_file: str) -> Cr
             loader.load_and_set(configuration)  # type: ignore[no-untyped-call]  # likewise
         except (ConfigException, OSError) as error:
             raise CredentialError(f"{origin}: {_text(error)}") from error
+        _apply_no_proxy(configuration)
         return configuration
 
     return Credentials(load, origin)
@@ -231,34 +234,38 @@ def _in_cluster(environ: Mapping[str, str], token_file: str, ca_file: str) -> Cr
 
 def _from_kubeconfig(paths: str, context: str | None) -> Credentials:
     origin = f"kubeconfig {paths}"
-    user = _kubeconfig_user(paths, context)
+    user, _ = _kubeconfig_entries(paths, context)
 
     def load() -> Configuration:
         configuration = Configuration()
+        user, cluster = _kubeconfig_entries(paths, context)
         try:
             # A scheduler reads its kubeconfig and never writes it, refreshed tokens included.
             load_kube_config(paths, context, configuration, persist_config=False)  # type: ignore[no-untyped-call]  # likewise
         except (ConfigException, OSError, ValueError, TypeError, AttributeError, KeyError, yaml.YAMLError) as error:
             raise CredentialError(f"{origin}: {_text(error)}") from error
         _check_plugin(origin, user, configuration)
+        if not cluster.get("proxy-url"):
+            _apply_no_proxy(configuration)
         return configuration
 
     return Credentials(load, origin, reload_seconds=TOKEN_FILE_SECONDS if "tokenFile" in user else None)
 
 
-def _kubeconfig_user(paths: str, context: str | None) -> Mapping[str, Any]:
-    """The user entry that the context names, {} if it names none.
+def _kubeconfig_entries(paths: str, context: str | None) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The user and the cluster that the context names, {} for one that it does not name.
 
     The official client treats a context whose user does not exist as anonymous, and skips missing files. Both are
     mistakes that should be reported.
     """
     contexts: dict[str, Any] = {}
     users: dict[str, Any] = {}
+    clusters: dict[str, Any] = {}
     current = context
     for path in filter(None, paths.split(os.pathsep)):
         found = _read_kubeconfig(Path(path).expanduser(), required=os.pathsep not in paths)
         current = current or found.get("current-context")
-        for kind, entries in (("context", contexts), ("user", users)):
+        for kind, entries in (("context", contexts), ("user", users), ("cluster", clusters)):
             for entry in found.get(f"{kind}s") or ():
                 if isinstance(entry, Mapping) and "name" in entry:
                     entries.setdefault(entry["name"], entry.get(kind) or {})
@@ -270,7 +277,7 @@ def _kubeconfig_user(paths: str, context: str | None) -> Mapping[str, Any]:
     name = contexts[current].get("user")
     if name and name not in users:
         raise CredentialError(f"kubeconfig {paths}: context {current!r} names user {name!r}, which is not in users")
-    return users[name] if name else {}
+    return users[name] if name else {}, clusters.get(contexts[current].get("cluster"), {})
 
 
 def _read_kubeconfig(path: Path, *, required: bool) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
@@ -201,6 +202,8 @@ class Transport:
                     access, method, path, body, content_type, self.settings.request_timeout_seconds, fence
                 )
             except CONNECTION_FAILURES as error:
+                if isinstance(error.__cause__, ssl.SSLError) and await self._renewed_after(access):
+                    continue
                 raise failure(method, path, error) from error
             if answer.status != 401 or not await self._renewed_after(access):
                 break
@@ -240,21 +243,27 @@ class Transport:
         timeout: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
         session = self._require_open()
-        url = URL(self._server + path, encoded=True)
         while True:
             access = self._access
-            response = await session.request(
-                method,
-                url,
-                data=None if body is None else body.sent(),
-                params=params,
-                headers={**self._authorization, **headers},
-                timeout=timeout,
-                ssl=access.ssl_context or True,
-                server_hostname=access.server_hostname,
-                proxy=access.proxy,
-                allow_redirects=False,
-            )
+            url = URL(access.server + path, encoded=True)
+            try:
+                response = await session.request(
+                    method,
+                    url,
+                    data=None if body is None else body.sent(),
+                    params=params,
+                    headers={**self._authorization, **headers},
+                    timeout=timeout,
+                    ssl=access.ssl_context or True,
+                    server_hostname=access.server_hostname,
+                    proxy=access.proxy,
+                    allow_redirects=False,
+                )
+            except aiohttp.ClientSSLError:
+                # The certificate authority may be another by now, and the kubeconfig may have it.
+                if await self._renewed_after(access):
+                    continue
+                raise
             if response.status != 401 or not await self._renewed_after(access):
                 self.unauthorized = response.status == 401
                 return response
@@ -294,5 +303,4 @@ class Transport:
 
     def _adopt(self, access: Access) -> None:
         self._access = access
-        self._server = access.server
         self._authorization = {"Authorization": access.authorization} if access.authorization else {}
