@@ -92,6 +92,7 @@ class Program:
             for writer in self._writers:
                 self._start(background, writer.run(), type(writer).__name__)
             self._start(background, self.source.run(), "event source")
+            self._start(background, self.binder.rights.run(), "bind rights")
             try:
                 if self.elector is None:
                     await self._schedule()

@@ -403,22 +403,64 @@ async def test_calls_in_daemon_threads_answer_fail_and_are_waited_for_by_nobody(
     assert await asyncio.gather(*calls) == [True] * 50
 
 
-def test_requests_fail_since_the_first_one_that_was_not_answered_and_not_for_ever():
-    now = 100.0
-    answers = Answers(lambda: now)
+class AskedAbout(Answers):
+    """Requests one at a time, at the moments that a test sets."""
+
+    def __init__(self):
+        self.now = 100.0
+        super().__init__(lambda: self.now)
+
+    def ask(self, how, *details):
+        self.asked()
+        getattr(self, how)(*details)
+
+
+def test_requests_fail_since_the_first_one_without_success_and_not_for_ever():
+    answers = AskedAbout()
     assert answers.outage() is None
-    answers.failed("500 InternalError")
-    now = 110.0
-    answers.failed("NoAnswer")
-    now = 112.0
-    assert answers.outage() == Outage(12.0, "NoAnswer")
-    answers.answered()
+    answers.ask("failed", "500 InternalError")
+    answers.now = 110.0
+    assert answers.outage() == Outage(0.0, "500 InternalError"), "one failure does not come to prove more with time"
+    answers.ask("failed", "NoAnswer")
+    answers.now = 112.0
+    assert answers.outage() == Outage(10.0, "NoAnswer")
+    answers.ask("undecided")
+    assert answers.outage() == Outage(10.0, "NoAnswer")
+    answers.ask("answered")
     assert answers.outage() is None
-    answers.failed("Unreachable")
-    now = 112.0 + FORGET_SECONDS + 1
+    answers.ask("failed", "Unreachable")
+    answers.now += FORGET_SECONDS + 1
     assert answers.outage() is None, "nobody has tried since"
-    answers.failed("Unreachable")
+    answers.ask("failed", "Unreachable")
     assert answers.outage() == Outage(0.0, "Unreachable")
+
+
+def test_a_request_that_is_under_way_is_without_success_so_far():
+    answers = AskedAbout()
+    answers.asked()
+    answers.now = 120.0
+    assert answers.outage() == Outage(20.0, "no answer yet")
+    answers.asked()
+    answers.answered()
+    assert answers.outage() == Outage(0.0, "no answer yet"), "the other may still come to nothing"
+    answers.now += FORGET_SECONDS + 1
+    assert answers.outage() == Outage(FORGET_SECONDS + 1, "no answer yet")
+    answers.undecided()
+    assert answers.outage() is None
+
+
+def test_a_refusal_of_one_object_is_its_own_affair_and_that_of_a_second_is_not():
+    answers = AskedAbout()
+    for answers.now in (100.0, 110.0, 130.0):
+        answers.ask("refused", "a", "403 Forbidden")
+        assert answers.outage() is None
+    answers.ask("refused", "b", "403 Forbidden")
+    answers.now = 140.0
+    answers.ask("refused", "a", "403 Forbidden")
+    assert answers.outage() == Outage(10.0, "403 Forbidden")
+    answers.ask("answered")
+    answers.ask("refused", "b", "403 Forbidden")
+    assert answers.outage() is None
 
 
 @pytest.mark.parametrize(
@@ -444,14 +486,27 @@ async def test_an_answer_that_is_not_the_pod_says_nothing_about_it(body):
     assert caught.value.reason == "Malformed"
 
 
+async def test_a_conflict_says_nothing_about_the_server():
+    class Server:
+        async def send(self, *_request):
+            raise ConflictError("neither", status=409)
+
+    binder = ApiBinder(Server(), TokenBucket(1000, 100), clock=lambda: 0.0)
+    for before in (None, Outage(0.0, "before")):
+        if before is not None:
+            binder.binds.asked()
+            binder.binds.failed("before")
+        with contextlib.suppress(ConflictError):
+            await binder.bind(Pod.from_dict(pod("a", 1)), "node")
+        assert binder.binds.outage() == before
+
+
 @pytest.mark.parametrize(
     ("error", "why"),
     [
         (None, None),
-        (RefusedError("no", status=403, reason="Forbidden"), None),
+        (RefusedError("no", status=403, reason="NamespaceTerminating"), None),
         (NotFoundError("no", status=404), None),
-        (ConflictError("neither", status=409), "before"),
-        (RefusedError("no", status=422), None),
         (OutcomeUnknownError("no", status=500, reason="InternalError"), "500 InternalError"),
         (OutcomeUnknownError("no", reason="NoAnswer"), "NoAnswer"),
         (UnavailableError("no", reason="Unreachable"), "Unreachable"),
@@ -459,8 +514,7 @@ async def test_an_answer_that_is_not_the_pod_says_nothing_about_it(body):
         (ThrottledError("no", reason="TooManyRequests", retry_after=1.0), "429 TooManyRequests"),
     ],
 )
-async def test_a_refused_bind_is_an_answer(error, why):
-    """One pod that may not be bound says nothing about the others."""
+async def test_what_an_answer_says_about_the_server(error, why):
 
     class Server:
         async def send(self, *_request, fence=None):
@@ -475,6 +529,7 @@ async def test_a_refused_bind_is_an_answer(error, why):
         (binder.binds, lambda: binder.bind(Pod.from_dict(pod("a", 1)), "node")),
         (binder.reads, lambda: binder.get_pod("default", "a")),
     ):
+        answers.asked()
         answers.failed("before")
         with contextlib.suppress(ApiError):
             await request()

@@ -13,6 +13,9 @@ WATCH = "WATCH"
 UNREACHABLE = "Unreachable"
 SILENT = "Silent"
 NO_ANSWER = "NoAnswer"
+FORBIDDEN = "Forbidden"
+NAMESPACE_TERMINATING = "NamespaceTerminating"
+"""A 403 because nothing may be created in a namespace that is being deleted."""
 
 CONNECTION_FAILURES = (aiohttp.ClientError, OSError, NotSentError, NoAnswerError)
 """Every exception that means that a request had no answer; time-outs are OSErrors."""
@@ -35,9 +38,18 @@ class ThrottledError(RefusedError):
         super().__init__(message, status=429, reason=reason)
 
 
+class _Cause(msgspec.Struct):
+    reason: str | None = None
+
+
+class _Details(msgspec.Struct):
+    causes: list[_Cause] | None = None
+
+
 class _Status(msgspec.Struct):
     message: str | None = None
     reason: str | None = None
+    details: _Details | None = None
 
 
 _decode_status = msgspec.json.Decoder(_Status).decode
@@ -106,4 +118,6 @@ def _explanation(body: bytes) -> tuple[str, str]:
         status = _decode_status(body)
     except DECODE_ERRORS:
         return body[:200].decode(errors="replace"), ""
-    return status.message or "", status.reason or ""
+    causes = [cause.reason for cause in (status.details and status.details.causes) or ()]
+    # Not a matter of rights, although it is told as one.
+    return status.message or "", NAMESPACE_TERMINATING if NAMESPACE_TERMINATING in causes else status.reason or ""

@@ -9,9 +9,11 @@ from urllib.parse import quote
 import msgspec
 
 from schedcache.kube.http.answers import Answers
+from schedcache.kube.http.outcomes import FORBIDDEN, NAMESPACE_TERMINATING
 from schedcache.kube.http.transport import Transport
 from schedcache.kube.settings import WriteSettings
 from schedcache.kube.write.rate import TokenBucket
+from schedcache.kube.write.rights import BindRights
 from schedcache.model import MalformedObjectError, Pod
 from schedcache.ports import ApiError, ConflictError, Fence, FencedError, NotFoundError, UnavailableError
 
@@ -39,8 +41,9 @@ class ApiBinder:
 
     Attributes:
         in_flight: bind requests without an answer yet, including those that wait for their turn.
-        binds: whether binds are answered.
-        reads: whether live reads are.
+        binds: whether binds are carried out.
+        reads: whether live reads are answered.
+        rights: whether we may bind pods.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class ApiBinder:
         fence: Fence | None = None,
     ) -> None:
         self.binds, self.reads = Answers(clock), Answers(clock)
+        self.rights = BindRights(transport)
         self._transport = transport
         self._rate = rate
         self._read_pod = read_pod
@@ -79,7 +83,7 @@ class ApiBinder:
             await self._rate.acquire()
             async with self._turn:
                 # The answer is a Status, never a Binding; all that matters is that it is not a refusal.
-                with _noted(self.binds):
+                with self._noted_bind(pod):
                     path = f"{pod_path(pod.namespace, pod.name)}/binding"
                     await self._transport.send("POST", path, body, fence=self._fence)
         finally:
@@ -89,7 +93,7 @@ class ApiBinder:
         """A live read that skips every cache; None if there is no such pod. Raises RefusedError or UnavailableError."""
         path = pod_path(namespace, name)
         try:
-            with _noted(self.reads):
+            with self._noted_read():
                 answer = await self._transport.get(path)
             pod = self._read_pod(answer)
         except NotFoundError:
@@ -100,17 +104,48 @@ class ApiBinder:
             raise UnavailableError(f"GET {path}: the answer is another object: {answer[:80]!r}", reason="Malformed")
         return pod
 
+    @contextmanager
+    def _noted_bind(self, pod: Pod) -> Iterator[None]:
+        """Note whether the bind inside is carried out."""
+        self.binds.asked()
+        try:
+            yield
+        except ApiError as error:
+            if isinstance(error, ConflictError | FencedError):
+                # A 409 says nothing either way: an API server whose etcd does not answer says so to a bind.
+                self.binds.undecided()
+            elif error.may_pass:
+                self.binds.failed(_why(error))
+            elif isinstance(error, NotFoundError) or error.reason == NAMESPACE_TERMINATING:
+                self.binds.answered()
+            else:
+                if error.reason == FORBIDDEN:
+                    self.rights.doubt(pod.namespace)
+                self.binds.refused(pod.uid, _why(error))
+            raise
+        except BaseException:
+            self.binds.undecided()
+            raise
+        self.binds.answered()
+        self.rights.proven()
 
-@contextmanager
-def _noted(answers: Answers) -> Iterator[None]:
-    """Note whether the request inside is answered."""
-    try:
-        yield
-    except ApiError as error:
-        if error.may_pass:
-            answers.failed(f"{error.status or ''} {error.reason}".strip())
-        elif not isinstance(error, ConflictError | FencedError):
-            # A 409 says nothing either way: an API server whose etcd does not answer says so to a bind.
-            answers.answered()
-        raise
-    answers.answered()
+    @contextmanager
+    def _noted_read(self) -> Iterator[None]:
+        """Note whether the read inside is answered; a refusal is an answer."""
+        self.reads.asked()
+        try:
+            yield
+        except ApiError as error:
+            if error.may_pass:
+                self.reads.failed(_why(error))
+            else:
+                self.reads.answered()
+            raise
+        except BaseException:
+            self.reads.undecided()
+            raise
+        self.reads.answered()
+
+
+def _why(error: ApiError) -> str:
+    return f"{error.status or ''} {error.reason}".strip()
