@@ -39,19 +39,27 @@ def health_of(program: Program) -> Health:
             if age > limits.stale_seconds and kind not in outages
         ]
         told = {"no connection for": lost, "nothing heard about": stale}
-        return "; ".join(f"{what} {', '.join(kinds)}" for what, kinds in told.items() if kinds)
+        problems = [f"{what} {', '.join(kinds)}" for what, kinds in told.items() if kinds]
+        # Watches that are open say nothing: an API server that hangs keeps them so.
+        silence = source.unanswered()
+        if silence is not None and silence.seconds > limits.answer_seconds:
+            problems.append(f"the API server has not answered for {silence.seconds:.0f} s ({silence.why})")
+        return "; ".join(problems)
 
     def cache() -> str:
-        return "found to be wrong, about to be rebuilt" if source.rebuild_wanted() else ""
+        why = source.rebuild_wanted()
+        return f"found to be wrong ({why}), about to be rebuilt" if why else ""
 
     def binding() -> str:
+        if namespace := program.binder.rights.denied_in:
+            return f"not allowed to bind pods in namespace {namespace}: the verb create on pods/binding is needed"
         # An API server that has lost its etcd keeps watches open and carries nothing out.
         outages = {
-            "bind": program.binder.binds.outage(),
-            "read of a pod that may be bound": program.binder.reads.outage(),
+            "bind has succeeded": program.binder.binds.outage(),
+            "read of a pod that may be bound was answered": program.binder.reads.outage(),
         }
         return "; ".join(
-            f"no {what} was answered for {outage.seconds:.0f} s ({outage.why})"
+            f"no {what} for {outage.seconds:.0f} s ({outage.why})"
             for what, outage in outages.items()
             if outage is not None and outage.seconds > limits.lost_seconds
         )

@@ -334,6 +334,7 @@ class SchedulerCache:
     def reset(self, keep_assumed: Iterable[str] = ()) -> None:
         """Forget everything for a rebuild from the API, except the assumed pods with these UIDs.
 
+        They have no node in the API. For those whose binding it has accepted that is odd, so they are past their deadline at once.
         Generations keep rising, and a snapshot's next update replaces everything.
         """
         with self._lock:
@@ -342,6 +343,8 @@ class SchedulerCache:
             self.pod_states, self.assumed_pods = dict(kept), kept
             for state in kept.values():
                 self._entries.place(state.pod)
+                if state.binding_finished:
+                    state.deadline = self._clock()
             self.stories.append((self._clock(), "reset", "", "", 0, f"{len(kept)} assumed pods kept"))
             if self.validate:
                 self._validator.start_over()

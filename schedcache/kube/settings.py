@@ -51,6 +51,10 @@ class SourceSettings:
         page_limit: objects per page of a list. A whole list in one page would take gigabytes, and block the event loop for seconds.
         metadata_page_limit: objects per page of a comparison. Metadata is small, so it can be larger.
         page_timeout_seconds: for one page; a list that has to come in one piece may be large.
+        unreachable_pause_seconds: the longest pause while there is no connection at all, since trying costs the server nothing then.
+        probe_interval_seconds: between questions whether the server answers and is not behind what was seen of it; None for none.
+        probe_look_seconds: how soon one is asked after a watch has been opened anew.
+        probe_timeout_seconds: for the answer.
     """
 
     rebuild_calm_seconds: float = 60.0
@@ -59,6 +63,10 @@ class SourceSettings:
     page_limit: int = 500
     metadata_page_limit: int = 2000
     page_timeout_seconds: float = 60.0
+    unreachable_pause_seconds: float = 8.0
+    probe_interval_seconds: float | None = 3.0
+    probe_look_seconds: float = 0.5
+    probe_timeout_seconds: float = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,18 +94,26 @@ class KopfSettings(SourceSettings):
         sweep_grace_seconds: how long kopf has to deliver what a sweep has found, before the sweep repairs it.
         stalled_seconds: if kopf's first list brings nothing new for that long, the rest is read without it.
         stale_sweeps: after that many sweeps that found kopf behind, without an event from it in between, it is restarted.
-        login_seconds: kopf logs in again after that time, which is what renews its token.
+        relogin_seconds: the least time between two logins of kopf, which reads the credentials again when the server refuses them.
+        retry_after_limit_seconds: the longest pause that a Retry-After can impose on kopf.
+        blind_seconds: kopf is restarted when it has had no watch open for that long although the server answers, and brought nothing.
+        blind_sweep_seconds: between sweeps while it has none, and after its start; from then on they become rarer.
         stop_seconds: for kopf to stop when asked to, and again when it is forced to.
         error_backoff: between kopf's tries of one request: much like kopf's own, but it never gives up.
+        backoff: before kopf is started again, and after other failures. Shorter than the reflector's, since every kind waits for it.
     """
 
     sweep_interval_seconds: float = 60.0
     sweep_grace_seconds: float = 2.0
     stalled_seconds: float = 15.0
     stale_sweeps: int = 3
-    login_seconds: float = 600.0
+    relogin_seconds: float = 5.0
+    retry_after_limit_seconds: float = 30.0
+    blind_seconds: float = 10.0
+    blind_sweep_seconds: float = 5.0
     stop_seconds: float = 3.0
     error_backoff: Backoff = Backoff(first=1.0, limit=8.0)
+    backoff: Backoff = Backoff(first=0.8, limit=8.0, jitter=1.0)
 
 
 @dataclass(frozen=True, kw_only=True)

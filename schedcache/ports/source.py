@@ -59,8 +59,11 @@ class EventSource(Protocol):
     def outages(self) -> Mapping[str, Outage]:
         """The kinds for which no watch is open at this moment."""
 
+    def unanswered(self) -> Outage | None:
+        """For how long the server has answered no question at all; None if it answers, whatever becomes of the watches."""
+
     def request_rebuild(self, reason: str) -> None:
         """Read every kind again and call `on_rebuild`: soon, and once for any number of requests."""
 
-    def rebuild_wanted(self) -> bool:
-        """Whether a rebuild is wanted or under way: what the sink holds may be wrong."""
+    def rebuild_wanted(self) -> str:
+        """Why a rebuild is wanted or under way, "" if none is: what the sink holds may be wrong."""

@@ -101,6 +101,9 @@ class PodEvents:
             if pod.terminating:
                 # Its assumption was not kept.
                 self._end_binding(pod.uid, "the pod was deleted")
+            elif held is not None and compare_resource_versions(pod.resource_version, held.resource_version) == -1:
+                # What its binding has written is lost as well, and would be waited for.
+                self._end_binding(pod.uid, "the API server was set back to an earlier state")
             if held is not None:
                 self._update_unassigned(held, pod)
             elif state.is_ours(pod):

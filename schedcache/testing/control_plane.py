@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import secrets
+import shutil
 import socket
 import ssl
 import threading
@@ -159,6 +160,38 @@ class ControlPlane:
             raise RuntimeError("start_api_server() is for after stop_api_server()")
         self._api_server = self._spawn(self._api_server_command)
         self._wait_until_ready()
+
+    def back_up(self) -> Path:
+        """A copy of etcd's data, for `restore`. Both servers are away for a second."""
+        backup = self.directory / f"backup-{secrets.token_hex(4)}"
+        self._stop_both()
+        shutil.copytree(self._data_directory, backup)
+        self._start_both()
+        return backup
+
+    def restore(self, backup: Path) -> None:
+        """Set etcd back to a backup: what has happened since is lost, and resourceVersions are given out again.
+
+        Nothing is done about those versions, as `etcdutl snapshot restore` does not either unless it is asked to. Waits until the
+        API server is ready.
+        """
+        self._stop_both()
+        shutil.rmtree(self._data_directory)
+        shutil.copytree(backup, self._data_directory)
+        self._start_both()
+
+    def _stop_both(self) -> None:
+        self.stop_api_server()
+        if self._etcd is not None:
+            self._etcd.kill()
+
+    def _start_both(self) -> None:
+        self._etcd = self._spawn(self._etcd_command)
+        self.start_api_server()
+
+    @property
+    def _data_directory(self) -> Path:
+        return Path(next(flag for flag in self._etcd_command if flag.startswith("--data-dir=")).partition("=")[2])
 
     def kubeconfig_for(self, token: str, *, user: str = "token", server: str | None = None) -> Path:
         """Write a kubeconfig with a bearer token.

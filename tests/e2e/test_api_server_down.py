@@ -49,7 +49,7 @@ async def test_it_is_not_ready_meanwhile_and_loses_nothing(cluster, source):
         await asyncio.sleep(1)
         assert not any(health.live().values()), "a restart would not help"
         program.source.request_rebuild("a test")
-        assert health.ready()["cache"] == "found to be wrong, about to be rebuilt"
+        assert health.ready()["cache"] == "found to be wrong (a test), about to be rebuilt"
         await asyncio.to_thread(cluster.control_plane.start_api_server)
         await cluster.wait_until_bound(PODS, timeout=60)
         await assert_dump_is_truth(cluster, dump_of(program), timeout=60)

@@ -69,15 +69,18 @@ def stream(*chunks: bytes, then: str = "close") -> Step:
 
 
 class FakeApi:
-    """Serves what it is told to, in turn: `lists[path]` and `watches[path]`; after the last step watches hang.
+    """Serves what it is told to, in turn: `lists[path]`, `watches[path]` and `probes[path]`; after the last step watches hang.
+
+    A probe that nothing is said about is refused, as a path that the server does not have.
 
     Attributes:
-        requests: (path, query) of all requests, with "watch" or "list" before them.
+        requests: (path, query) of all requests, with "watch", "list" or "probe" before them.
     """
 
     def __init__(self) -> None:
         self.lists: dict[str, list[Step]] = defaultdict(list)
         self.watches: dict[str, list[Step]] = defaultdict(list)
+        self.probes: dict[str, list[Step]] = defaultdict(list)
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.tokens: list[str] = []
         self.url = ""
@@ -98,10 +101,14 @@ class FakeApi:
         return [query for kind, where, query in self.requests if (kind, where) == (what, path)]
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        what = "watch" if "watch" in request.query else "list"
+        what = "watch" if "watch" in request.query else "probe" if request.query.get("limit") == "1" else "list"
         self.requests.append((what, request.path, dict(request.query)))
         self.tokens.append(request.headers.get("Authorization", ""))
         steps = (self.watches if what == "watch" else self.lists)[request.path]
+        if what == "probe":
+            if steps := self.probes[request.path]:
+                return await (steps.pop(0) if len(steps) > 1 else steps[0])(request)
+            return await refusal(404, "not scripted")(request)
         if what == "watch":
             return await (steps.pop(0) if steps else stream(then="hang"))(request)
         # The last list stays what it is.

@@ -16,6 +16,7 @@ from schedcache.kube.http.transport import Transport
 from schedcache.kube.settings import WatchSettings
 from schedcache.kube.watch.kind_watch import State
 from schedcache.kube.watch.pacing import Timing
+from schedcache.kube.watch.probe import ROLLBACK
 from schedcache.kube.watch.reflector import Reflector
 from tests.kube.fake_api import FakeApi, bookmark, error, event, listing, node, pod, refusal, stream
 from tests.kube.worlds import RecordingSink
@@ -44,7 +45,7 @@ class Bench:
         self.sink = RecordingSink()
         self.pauses: list[float] = []
         timing = timing or Timing(sleep=self._sleep, rng=random.Random(1))
-        watch = WatchSettings(**{"sweep_interval_seconds": None, **settings})
+        watch = WatchSettings(**{"sweep_interval_seconds": None, "probe_interval_seconds": None, **settings})
         self.reflector = Reflector(transport, self.sink, kinds, settings=watch, timing=timing)
         self.task: asyncio.Task[None] | None = None
 
@@ -303,8 +304,9 @@ async def test_broken_lines_are_a_broken_stream_and_in_the_end_a_list(api, bench
         stream(b"\xff\xfe\n"),
         stream(b"[]\n"),
     ]
+    api.lists[PODS] += [listing(901, pod("a", 880), pod("b", 17), pod("c", 901))]
     watches = await bench.watches(5)
-    assert [w["resourceVersion"] for w in watches] == ["900", "901", "901", "901", "900"]
+    assert [w["resourceVersion"] for w in watches] == ["900", "901", "901", "901", "901"]
     assert bench.stats.relists == {"broken": 1}
     assert bench.stats.watch_restarts == {"broken": 4}
 
@@ -313,10 +315,11 @@ async def test_a_server_that_was_restored_from_a_backup_is_listed_again(api, ben
     api.lists[PODS] = [listing(900, pod("a", 880)), listing(50, pod("a", 40))]
     api.watches[PODS] = [refusal(504, "Too large resource version: 900, current: 50")]
     api.watches[PODS] += [stream(event("MODIFIED", pod("a", 60)))]
-    bench.sink.faults = type("Forgiving", (list,), {"append": lambda *_: None})()
     watches = await bench.watches(3)
     assert [w["resourceVersion"] for w in watches] == ["900", "50", "60"]
-    assert bench.stats.relists == {"invalid version": 1}
+    assert bench.stats.relists == {"invalid version": 1, "rebuild": 1}
+    assert bench.reflector.stats.rebuilds == {ROLLBACK: 1}
+    assert bench.sink.rebuilds == 1
 
 
 async def test_forbidden_is_told_once_and_tried_for_ever(api, bench, capsys):
@@ -474,3 +477,94 @@ async def test_how_long_each_kind_has_been_silent_is_known(api, bench):
 def test_unknown_kinds_are_refused_by_name():
     with pytest.raises(ValueError, match="Pood"):
         Reflector(None, RecordingSink(), ("Pood", "Node"))
+
+
+def metadata(version, *objects):
+    """A list of metadata, as probes and sweeps read it."""
+    return listing(version, *({"metadata": obj["metadata"]} for obj in objects))
+
+
+class TestBackups:
+    """The server was set back to version 50; it accepts the watch from version 900, and says nothing."""
+
+    @pytest.fixture(autouse=True)
+    def _set_back(self, api):
+        # The pod has another content in a version that was seen before.
+        api.lists[PODS] = [listing(900, pod("a", 880), pod("lost", 890)), listing(50, pod("a", 40))]
+        self.changed = pod("a", 880, labels={"later": "yes"})
+
+    async def heals(self, api, bench):
+        await bench.until(lambda: bench.sink.rebuilds == 1 and api.asked("watch")[-1]["resourceVersion"] == "50")
+        assert bench.names() == ["a"]
+        assert bench.reflector.stats.rebuilds == {ROLLBACK: 1}
+        assert bench.reflector.rebuild_wanted() == ""
+
+    async def test_a_probe_sees_a_lower_version_than_ours(self, api, tmp_path, capsys):
+        api.probes[PODS] = [metadata(905), metadata(49), metadata(51)]
+        async with bench_on(
+            api, tmp_path, timing=Timing(), probe_interval_seconds=0.2, probe_look_seconds=0.05
+        ) as bench:
+            await self.heals(api, bench)
+            await asyncio.sleep(0.5)
+            await self.heals(api, bench)
+        assert capsys.readouterr().out.count("older state than what was seen of it") == 1
+
+    async def test_a_watch_that_is_opened_anew_is_asked_about_at_once(self, api, tmp_path):
+        api.probes[PODS] = [metadata(905), metadata(49), metadata(51)]
+        api.watches[PODS] = [stream(bookmark(901), then="hang")]
+        timing = Timing()
+        async with bench_on(
+            api, tmp_path, timing=timing, probe_interval_seconds=600.0, probe_look_seconds=0.05
+        ) as bench:
+            await bench.until(lambda: len(api.asked("probe")) == 1)
+            await asyncio.sleep(0.2)
+            assert len(api.asked("probe")) == 1
+            watch = bench.reflector._watches["Pod"]
+            watch.contact.opened(object())
+            await self.heals(api, bench)
+
+    async def test_a_sweep_sees_a_lower_version_than_ours(self, api, tmp_path):
+        api.lists[PODS].insert(1, metadata(50, pod("a", 40)))
+        async with bench_on(api, tmp_path, sweep_interval_seconds=0.05) as bench:
+            await self.heals(api, bench)
+
+    async def test_a_sweep_sees_an_object_of_a_lower_version_than_ours(self, api, tmp_path):
+        """The server has caught up with the version that we have, by other changes."""
+        api.lists[PODS] = [
+            listing(900, pod("a", 880), pod("lost", 890)),
+            metadata(950, pod("a", 40)),
+            listing(950, pod("a", 40)),
+        ]
+        async with bench_on(api, tmp_path, sweep_interval_seconds=0.05) as bench:
+            await bench.until(lambda: bench.sink.rebuilds == 1 and api.asked("watch")[-1]["resourceVersion"] == "950")
+            assert bench.names() == ["a"]
+
+    async def test_a_second_silence_in_a_row_leads_to_a_list(self, api, tmp_path):
+        async with bench_on(api, tmp_path, inactivity_timeout_seconds=0.1) as bench:
+            await self.heals(api, bench)
+            assert bench.stats.relists == {"silent": 1, "rebuild": 1}
+            assert [watch["resourceVersion"] for watch in api.asked("watch")][:3] == ["900", "900", "50"]
+
+    async def test_the_same_version_with_other_contents_is_read_again(self, api, tmp_path):
+        api.lists[PODS] = [listing(900, pod("a", 880), pod("lost", 890)), listing(885, self.changed)]
+        api.probes[PODS] = [metadata(885)]
+        async with bench_on(
+            api, tmp_path, timing=Timing(), probe_interval_seconds=0.2, probe_look_seconds=0.05
+        ) as bench:
+            await bench.until(lambda: bench.sink.rebuilds == 1)
+            (held,) = bench.sink.held["Pod"].values()
+            assert held.labels["later"] == "yes"
+
+
+async def test_a_server_that_does_not_answer_is_known_by_its_silence(api, tmp_path):
+    async def say_nothing(_request):
+        await asyncio.Event().wait()
+
+    api.probes[PODS] = [metadata(900), say_nothing]
+    often = {"probe_interval_seconds": 0.1, "probe_look_seconds": 0.05, "probe_timeout_seconds": 0.2}
+    async with bench_on(api, tmp_path, timing=Timing(), **often) as bench:
+        await bench.until(lambda: bench.reflector.outages() == {} and bench.reflector.unanswered() is not None)
+        assert bench.reflector.unanswered().why == "no answer in time"
+        await bench.until(lambda: bench.reflector.unanswered().seconds > 0.5)
+        api.probes[PODS] = [refusal(403)]
+        await bench.until(lambda: bench.reflector.unanswered() is None)

@@ -51,7 +51,7 @@ async def test_kopf_gets_its_own(unreachable_kubeconfig):
     given = Settings(
         kubeconfig=unreachable_kubeconfig,
         event_source="kopf",
-        kopf=KopfSettings(login_seconds=60.0, stalled_seconds=4.0, page_limit=3),
+        kopf=KopfSettings(relogin_seconds=60.0, stalled_seconds=4.0, page_limit=3),
     )
     async with assembled(given) as program:
         source = program.source

@@ -14,6 +14,7 @@ import pytest
 from schedcache.app.deadlines import HealthSettings, StopSettings
 from schedcache.app.settings import Settings
 from schedcache.kube.http import sockets
+from schedcache.kube.kopf.operator import ERROR_DELAYS
 from schedcache.kube.leader_election import elector
 from schedcache.kube.settings import (
     KopfSettings,
@@ -94,7 +95,26 @@ QUOTED = {
         ("The first three attempts to connect again come within {} s", at_most(SourceSettings.backoff, 3)),
         ("nothing has come over it for {} s**", HealthSettings.stale_seconds),
         ("TCP ends the watch after {} s, and readiness fails {} s later", keepalive(), HealthSettings.lost_seconds),
-        ("`binding` fails when for {} s every bind", HealthSettings.lost_seconds),
+        ("No question has been answered for {} s**", HealthSettings.answer_seconds),
+        (
+            "is asked every {} s (see above), and has {} s for its answer",
+            SourceSettings.probe_interval_seconds,
+            SourceSettings.probe_timeout_seconds,
+        ),
+        ("No bind has succeeded for {} s**", HealthSettings.lost_seconds),
+        ("has been answered for {} s.", HealthSettings.lost_seconds),
+        ("is asked about every {} s until it is back", "kube.write.rights:ASK_SECONDS"),
+        ("pause is {} s at most, and a kind", SourceSettings.unreachable_pause_seconds),
+        ("Every {} s, and within half a second", SourceSettings.probe_interval_seconds),
+        ("All this takes {} s and a complete list", SourceSettings.probe_look_seconds),
+        ("and one is tried: {} s later at most", SourceSettings.unreachable_pause_seconds),
+        ("are read at once instead of after {} s", Settings.assumed_pod_ttl),
+        ("after a backoff of {} s at most", KopfSettings.backoff.limit),
+        ("waits {} s at most, and kopf never", KopfSettings.retry_after_limit_seconds),
+        ("after {} s without a watch or an event", KopfSettings.blind_seconds),
+        ("until then sweeps come every {} s", KopfSettings.blind_sweep_seconds),
+        ("| {} s at most |", max(ERROR_DELAYS)),
+        ("| {} s apart, as each login", KopfSettings.relogin_seconds),
         ("for {} s it would report that all is well", HealthSettings.stale_seconds),
         ("kopf {} alone cannot keep them", required("kopf")),
         ("deletes what is gone: every {} s", KopfSettings.sweep_interval_seconds),
@@ -114,7 +134,6 @@ QUOTED = {
         ),
         ("{} events and {} conditions may wait", WriteSettings.waiting_events, WriteSettings.waiting_patches),
         ("and then one of them every {} minute", WriteSettings.repeated_warning_seconds * MINUTE),
-        ("a bind has {} s", RequestSettings.request_timeout_seconds),
     ],
     "docs/loop.md": [
         ("share one turn of the event loop, {} milliseconds at most", ("scheduling.scheduler:_SLICE_SECONDS", MILLI)),
@@ -145,14 +164,14 @@ QUOTED = {
         ("{} binds per second is kube-scheduler's default", Settings.qps),
         ("the loop has not turned for {} s", HealthSettings.stalled_seconds),
         ("when a kind has been without an open watch for {} s", HealthSettings.lost_seconds),
-        ("when no bind has been answered for {} s", HealthSettings.lost_seconds),
+        ("which is asked every {} s, has not answered for {} s", SourceSettings.probe_interval_seconds, HealthSettings.answer_seconds),
+        ("when no bind has succeeded for {} s", HealthSettings.lost_seconds),
         ("when a watch has been silent for {} s", HealthSettings.stale_seconds),
-        ("says why it is {} s", HealthSettings.lost_seconds),
         ("scheduler_informer_disconnected_seconds > {}`", HealthSettings.lost_seconds),
         ("scheduler_informer_last_heard_seconds > {}`", HealthSettings.stale_seconds),
         ("check takes longer than {} ms", ("cache.checks.validator:_SECONDS_PER_CALL", MILLI)),
         ("that it takes {} ms per change", ("cache.checks.validator:_SECONDS_PER_CALL", MILLI)),
-        ("`/readyz` says so after {} s", HealthSettings.lost_seconds),
+        ("`/readyz` says so after {} s", HealthSettings.answer_seconds),
         ("could be learnt of the Lease for {} s", HealthSettings.lost_seconds),
         ("its Lease runs out within {} s", ELECTION.lease_duration_seconds),
         ("up to {} MiB of lines waits", ("cli.log_output:MOST_BYTES", 1 / MIB)),
@@ -192,7 +211,7 @@ QUOTED = {
         ("bytes; {} MiB for a container", ("model.resources:DEFAULT_MEMORY", 1 / MIB)),
     ],
     "CHANGELOG.md": [
-        ("`/readyz` reports within {} s", HealthSettings.lost_seconds),
+        ("It reports within {} s, and by name", HealthSettings.lost_seconds),
     ],
 }  # fmt: skip
 
@@ -205,6 +224,8 @@ UNQUOTED = {
     ),
     "CHANGELOG.md": ("within 2 s of a clean stop and 20 s of a crash",),  # what tests/e2e/test_leader_election.py demands
     "docs/watch.md": (
+        "requires that within 15 s of the server's return",  # the test itself
+        "holds back an object's events for up to ten minutes",  # kopf's
         "never holds the event loop for 50 ms",
         "about 1 ms of CPU per event instead of 0.02 ms",
         "again five minutes before their token expires",  # the official client's

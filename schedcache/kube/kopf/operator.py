@@ -6,9 +6,10 @@ It has its own event loop, because kopf blocks the loop for seconds while it rea
 import asyncio
 import contextlib
 import logging
+import random
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -16,8 +17,8 @@ import aiohttp
 import kopf
 import structlog
 
-from schedcache.kube.http.credentials import CredentialError, Credentials
-from schedcache.kube.http.outcomes import CONNECTION_FAILURES, WATCH, done, failure
+from schedcache.kube.http.credentials import Access, CredentialError, Credentials
+from schedcache.kube.http.outcomes import CONNECTION_FAILURES, WATCH, done, failure, retry_after
 from schedcache.kube.http.sockets import probing_socket
 from schedcache.kube.http.threads import DaemonThreads
 from schedcache.kube.http.transport import USER_AGENT
@@ -28,6 +29,7 @@ from schedcache.kube.watch.edges import Ending, ending_of, ending_of_status
 from schedcache.kube.watch.kinds import Kind
 
 CLOSE_SECONDS = 0.1
+ERROR_DELAYS = (1.0, 2.0, 5.0)
 HANDLER_PREFIX = "schedcache-"
 
 Deliver = Callable[[Kind, str | None, Mapping[str, Any]], None]
@@ -83,6 +85,9 @@ class KopfOperator:
         settings: deadlines, pauses and pages.
         liveness_endpoint: URL at which to serve that, such as `http://0.0.0.0:8080/healthz`; None for nowhere.
 
+    Attributes:
+        access: what kopf has logged in with; None before it has.
+
     Raises:
         CredentialError: the kubeconfig has a `tls-server-name`, which kopf does not support.
     """
@@ -98,13 +103,14 @@ class KopfOperator:
     ) -> None:
         if credentials.access.server_hostname is not None:
             raise CredentialError(f"{credentials.origin}: tls-server-name is not supported with kopf as event source")
+        self.access: Access | None = None
         self._credentials = credentials
         self._kinds = kinds
         self._deliver = deliver
         self._probe = probe
         self._settings = settings
         self._liveness_endpoint = liveness_endpoint
-        self._login_expires: datetime | None = None
+        self._logged_in_at: float | None = None
         self._sessions: list[aiohttp.ClientSession] = []
 
     async def run(self) -> None:
@@ -126,7 +132,7 @@ class KopfOperator:
         kopf.on.startup(registry=registry)(self._configure)
         kopf.on.cleanup(registry=registry)(self._clean_up)
         kopf.on.probe(id="schedcache", registry=registry, errors=kopf.ErrorsMode.PERMANENT)(self._answer_probe)
-        self._login_expires = None
+        self._logged_in_at = None
         try:
             others = asyncio.all_tasks()
             with quiet.starting():
@@ -155,6 +161,8 @@ class KopfOperator:
         settings.watching.chunk_size = self._settings.page_limit
         # An API server may be away for longer than kopf waits, and a restart of kopf takes long.
         settings.networking.error_backoffs = self._settings.error_backoff
+        # A fault in kopf's own handling of an object would otherwise hold back that object's events for up to ten minutes.
+        settings.queueing.error_delays = ERROR_DELAYS
         settings.queueing.idle_timeout = 1.0
         settings.queueing.exit_timeout = 0.5
         # It would kill the process if kopf takes long to stop.
@@ -173,37 +181,40 @@ class KopfOperator:
         return self._probe()
 
     async def _login(self, **_: Any) -> kopf.AiohttpSession:
-        now = datetime.now(UTC)
-        # Called before the time is up: the server has refused the credentials that kopf was given.
-        refused = self._login_expires is not None and now < self._login_expires
+        # Called a second time: the server has refused the credentials that kopf was given.
+        refused = self._logged_in_at is not None
+        if self._logged_in_at is not None:
+            # kopf comes back at once, however often it is refused.
+            await asyncio.sleep(self._logged_in_at + self._settings.relogin_seconds - time.monotonic())
         access = await asyncio.to_thread(self._credentials.reload if refused else self._credentials.refresh)
-        self._login_expires = now + timedelta(seconds=self._settings.login_seconds)
+        self._logged_in_at, self.access = time.monotonic(), access
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=access.ssl_context or True, socket_factory=probing_socket),
-            headers={"User-Agent": USER_AGENT}
-            | ({"Authorization": access.authorization} if access.authorization else {}),
+            headers={"User-Agent": USER_AGENT},
             proxy=access.proxy,
             response_class=_Response,
             middlewares=(self._follow,),
         )
         self._sessions = [*(former for former in self._sessions if not former.closed), session]
-        # Certificates do not change under way, and a new login breaks every stream.
-        expiration = self._login_expires if access.authorization else None
-        return kopf.AiohttpSession(server=access.server, aiohttp_session=session, expiration=expiration)
+        # It never expires: kopf would go by the wall clock, and a new login breaks every stream. Each request has the latest token.
+        return kopf.AiohttpSession(server=access.server, aiohttp_session=session)
 
     async def _follow(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Note what becomes of kopf's lists and watches."""
+        """Send a request of kopf's with the latest token, and note what becomes of its lists and watches."""
+        if authorization := self._credentials.access.authorization:
+            request.headers["Authorization"] = authorization
         contact = next((contact for kind, contact in self._kinds.items() if request.url.path.endswith(kind.path)), None)
-        if contact is None:
-            return await handler(request)
         try:
-            response = await handler(request)
+            response = await self._unless_throttled(request, handler, contact)
         except CONNECTION_FAILURES as error:
             quiet.note_failure()
-            contact.failed(ending_of(failure(WATCH, request.url.path, error)).value)
+            if contact is not None:
+                contact.failed(ending_of(failure(WATCH, request.url.path, error)).value)
             raise
+        if contact is None:
+            return response
         if not done(response.status):
             quiet.note_failure()
             contact.failed(ending_of_status(response.status).value)
@@ -215,6 +226,20 @@ class KopfOperator:
         else:
             contact.heard()
         return response
+
+    async def _unless_throttled(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType, contact: Contact | None
+    ) -> aiohttp.ClientResponse:
+        """Kopf would wait as long as a 429 asks it to, be that an hour, and end if it does not understand the header."""
+        while True:
+            response = await handler(request)
+            if response.status != 429:
+                return response
+            if contact is not None:
+                contact.failed(Ending.THROTTLED.value)
+            asked = retry_after(response.headers.get("Retry-After"))
+            response.release()
+            await asyncio.sleep(min(asked or 1.0, self._settings.retry_after_limit_seconds) * random.uniform(1.0, 1.2))
 
 
 def add_handlers(registry: kopf.OperatorRegistry, kinds: Iterable[Kind], deliver: Deliver) -> None:

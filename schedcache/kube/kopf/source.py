@@ -17,14 +17,15 @@ from schedcache.kube.kopf.operator import KopfOperator, add_handlers
 from schedcache.kube.settings import KopfSettings
 from schedcache.kube.watch.contact import Contact
 from schedcache.kube.watch.decoder import identify
-from schedcache.kube.watch.edges import FAILURES, ending_of
+from schedcache.kube.watch.edges import FAILURES, Ending, ending_of
 from schedcache.kube.watch.graveyard import Graveyard, is_newer
 from schedcache.kube.watch.kinds import KINDS, Kind
 from schedcache.kube.watch.lister import Lister
 from schedcache.kube.watch.pacing import BackoffManager, TimeSlice, Timing
+from schedcache.kube.watch.probe import ROLLBACK, ROLLED_BACK, Followed, ServerProbe
 from schedcache.kube.watch.stats import KindStats, SourceStats
 from schedcache.kube.watch.store import Listing, ObjectStore, SinkError
-from schedcache.kube.watch.sweep import Findings, compare
+from schedcache.kube.watch.sweep import Findings, compare, is_behind
 from schedcache.model import MalformedObjectError
 from schedcache.ports import EventSink, Outage
 
@@ -73,10 +74,19 @@ class _Fed:
                 store.malformed(identity, error)
         self.advance(version)
 
+    def known_version(self) -> str:
+        """The latest resourceVersion that was seen."""
+        return self.version
+
     def advance(self, version: str) -> None:
         """Changes up to that resourceVersion have been delivered."""
         if is_newer(version, self.version):
             self.version = version
+
+    def forget(self) -> None:
+        """The server was set back: what it says from now on must not be measured by what it said before."""
+        self.graves = Graveyard(self._clock)
+        self.version = ""
 
     def listed(self, listing: Listing) -> None:
         """A complete list has been applied: older events are out of date."""
@@ -172,6 +182,18 @@ class KopfSource:
                 transport.credentials, contacts, self._arrive, self._probe, settings, liveness_endpoint
             )
         self._operating: asyncio.Task[None] | None = None
+        self._sweep_wanted = asyncio.Event()
+        # Why kopf is being stopped, "" if it is not; until it is started again, nothing that it says counts.
+        self._stopping = ""
+        self._operating_since = clock()
+        self._server_probe = ServerProbe(
+            transport,
+            {name: Followed(known[name], fed.contact, fed.known_version) for name, fed in self._fed.items()},
+            settings,
+            Timing(clock),
+            self._rolled_back,
+            self._sweep_wanted.set,
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         # Filled in kopf's thread, emptied in the loop's.
         self._arrivals: deque[tuple[Kind, str | None, Mapping[str, Any]]] = deque()
@@ -180,8 +202,9 @@ class KopfSource:
         self._arrived = asyncio.Event()
         # Held while stores change: a full list must not interleave with events.
         self._applying = asyncio.Lock()
-        self._sweep_wanted = asyncio.Event()
         self._rebuild_wanted = asyncio.Event()
+        # Why, the first of several reasons.
+        self._rebuild_reason = ""
         self._rebuilt_at = float("-inf")
         self._reliable = asyncio.Event()
         self._reliable.set()
@@ -193,8 +216,10 @@ class KopfSource:
         self._arrived.set()
         works: dict[str, Callable[[], Awaitable[None]]]
         works = {"pump": self._pump, "sweep": self._sweep_for_ever, "rebuild": self._rebuild_for_ever}
+        works["probe"] = self._probe_for_ever
         if self._operator is not None:
             works["operate"] = partial(self._operate, self._operator)
+            works["supervise"] = partial(self._supervise, self._operator)
         try:
             async with asyncio.TaskGroup() as group:
                 for name, work in works.items():
@@ -226,14 +251,19 @@ class KopfSource:
         found = {name: fed.contact.outage() for name, fed in self._fed.items()}
         return {name: outage for name, outage in found.items() if outage is not None}
 
+    def unanswered(self) -> Outage | None:
+        """For how long the server has answered no question at all; None if it answers."""
+        return self._server_probe.outage()
+
     def request_rebuild(self, reason: str) -> None:
         """Read every kind again and call `on_rebuild`: soon, and once for any number of requests."""
         self.stats.rebuilds[reason] += 1
+        self._rebuild_reason = self._rebuild_reason or reason
         self._rebuild_wanted.set()
 
-    def rebuild_wanted(self) -> bool:
-        """Whether a rebuild is wanted or under way: what the sink holds may be wrong."""
-        return self._rebuild_wanted.is_set()
+    def rebuild_wanted(self) -> str:
+        """Why a rebuild is wanted or under way, "" if none is: what the sink holds may be wrong."""
+        return self._rebuild_reason
 
     async def _for_ever(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -254,7 +284,7 @@ class KopfSource:
     # In kopf's thread.
 
     def _arrive(self, kind: Kind, type_: str | None, obj: Mapping[str, Any]) -> None:
-        if self._stopped:
+        if self._stopped or self._stopping:
             return
         self._arrivals.append((kind, type_, obj))
         if not self._woken.is_set() and self._loop is not None:
@@ -268,6 +298,7 @@ class KopfSource:
 
     async def _operate(self, operator: KopfOperator) -> None:
         """Run kopf, and restart it when it gives up or misses too much."""
+        self._stopping, self._operating_since = "", self._clock()
         operating = self._operating = asyncio.create_task(operator.run(), name="kopf")
         try:
             await asyncio.wait([operating])
@@ -276,12 +307,60 @@ class KopfSource:
             await asyncio.wait([operating])
         error = None if operating.cancelled() else operating.exception()
         cause = error.__cause__ if error is not None else None
-        reason = "stale" if error is None else type(cause or error).__name__
+        reason = (self._stopping or "stale") if error is None else type(cause or error).__name__
         self.stats.source_restarts[reason] += 1
         log.warning("kopf has ended, restarting it", reason=reason, error=str(error))
         # It will not report what happens until it runs again.
         self._sweep_wanted.set()
         await asyncio.sleep(self._backoff.pause())
+
+    def _restart(self, reason: str) -> None:
+        """Stop kopf; it is started again after a pause."""
+        if self._operating is not None and not self._stopping:
+            self._stopping = reason
+            self._operating.cancel()
+
+    async def _supervise(self, operator: KopfOperator) -> None:
+        """Restart kopf when it sees nothing although the server answers, or when it could not know new certificates.
+
+        It may wait for something that will never come, or retry for ever with what it once logged in with.
+        """
+        while True:
+            await asyncio.sleep(1.0)
+            had, has = operator.access, self._transport.credentials.access
+            if had is not None and (had.server, had.ssl_context, had.proxy) != (has.server, has.ssl_context, has.proxy):
+                operator.access = None
+                self._restart("credentials")
+                continue
+            limit = self._settings.blind_seconds
+            last_event = max(stats.last_event for stats in self.stats.kinds.values())
+            if not self._server_probe.answers() or self._clock() - max(self._operating_since, last_event) < limit:
+                continue
+            for name, outage in self.outages().items():
+                # A server that throttles is not to be asked for whole lists again and again.
+                patience = self._settings.retry_after_limit_seconds if outage.why == Ending.THROTTLED.value else 0.0
+                if outage.seconds > limit + patience:
+                    log.warning("kopf has no watch although the server answers", kind=name, why=outage.why)
+                    self._restart("blind")
+                    break
+
+    async def _probe_for_ever(self) -> None:
+        await self._server_probe.run()
+        # There is to be no asking.
+        await asyncio.Event().wait()
+
+    def _rolled_back(self, name: str, known: str, found: str) -> None:
+        """The server has an older state of the kind than what was seen of it, so nothing that is held can be relied on."""
+        if self._rebuild_reason == ROLLBACK:
+            return
+        log.error(ROLLED_BACK, kind=name, seen=known, server_has=found)
+        # What has arrived is from the time that is lost, and kopf would go on waiting for it.
+        self._arrivals.clear()
+        self._restart("rollback")
+        for fed in self._fed.values():
+            fed.forget()
+        self._rebuild_reason = ROLLBACK
+        self.request_rebuild(ROLLBACK)
 
     async def _pump(self) -> None:
         """Apply what has arrived, in slices."""
@@ -312,19 +391,31 @@ class KopfSource:
             self._sweep_wanted.clear()
             for name, fed in self._fed.items():
                 await self._sweep(name, fed)
-            interval = self._settings.sweep_interval_seconds
-            if not self.has_synced():
-                interval = min(0.5, interval)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(interval):
+                async with asyncio.timeout(self._until_next_sweep()):
                     await self._sweep_wanted.wait()
+
+    def _until_next_sweep(self) -> float:
+        """Seconds; soon where kopf may have missed something: while it has no watch, and in the first minutes after its start."""
+        interval, soon = self._settings.sweep_interval_seconds, self._settings.blind_sweep_seconds
+        if not self.has_synced():
+            return min(0.5, interval)
+        if self._operator is None:
+            return interval
+        if self._server_probe.answers() and self.outages():
+            return min(soon, interval)
+        return min(interval, max(soon, (self._clock() - self._operating_since) / 2))
 
     async def _sweep(self, name: str, fed: _Fed) -> None:
         """Compare one kind, give kopf time to catch up, and repair the rest. Raises SinkError."""
         stats = self.stats.kinds[name]
+        known = fed.version
         try:
-            findings = await compare(self._transport, fed.store, self._settings)
+            findings = await compare(self._transport, fed.store, self._settings, known)
             stats.last_heard = self._clock()
+            if findings.rolled_back and not is_behind(fed.version, known):
+                self._rolled_back(name, known, findings.resource_version)
+                return
             await self._wait_for_kopf(fed, findings)
             await self._reliable.wait()
             behind = fed.still_behind(findings)
@@ -383,7 +474,7 @@ class KopfSource:
             self._sweep_wanted.set()
         if fed.stale_sweeps >= self._settings.stale_sweeps and self._operating is not None:
             fed.stale_sweeps = 0
-            self._operating.cancel()
+            self._restart("stale")
 
     def _judge_operator_joined(self, name: str, fed: _Fed, *, kopf_is_behind: bool) -> None:
         """Its connections cannot be seen, so judge it by what a sweep found."""
@@ -406,6 +497,7 @@ class KopfSource:
         log.warning("reading everything again", reasons=dict(self.stats.rebuilds))
         listings = {name: await self._list_afresh(name, fed) for name, fed in self._fed.items()}
         self._rebuild_wanted.clear()
+        self._rebuild_reason = ""
         try:
             for name, fed in self._fed.items():
                 fed.store.adopt(listings[name])

@@ -12,6 +12,9 @@ class Contact:
     Args:
         clock: seconds, monotonic.
         stats: of the kind; notes when the server was last heard from.
+
+    Attributes:
+        opened_count: how many watches have been accepted so far.
     """
 
     def __init__(self, clock: Callable[[], float], stats: KindStats) -> None:
@@ -20,10 +23,12 @@ class Contact:
         self._lost_at = clock()
         self._why = "none yet"
         self._stream: object | None = None
+        self.opened_count = 0
 
     def opened(self, stream: object) -> None:
         """The server has accepted the watch. That is a sign of life: if nothing happens, the next one is a minute away."""
         self._stream = stream
+        self.opened_count += 1
         self._stats.last_heard = self._clock()
 
     def ended(self, stream: object, why: str) -> None:
@@ -40,6 +45,10 @@ class Contact:
     def failed(self, why: str) -> None:
         """A list or watch was not answered, or was refused."""
         self._why = why
+
+    def is_open(self) -> bool:
+        """Whether a watch is open."""
+        return self._stream is not None
 
     def outage(self) -> Outage | None:
         """None while a watch is open; otherwise the time since one was open, or since a page was read."""

@@ -63,6 +63,8 @@ EDGES: Mapping[Ending, Edge] = {
 }
 """For a watch. A list that fails is started again after the same pause."""
 
+RELIST_AFTER_SILENT = 2
+"""A server that is silent again, after it has accepted the same version anew, may never get there: see docs/watch.md on backups."""
 RELIST_AFTER_BROKEN = 3
 """A stream that breaks this often in a row without an event in between breaks at the same event: list instead."""
 IDLE_CLOSES = 3

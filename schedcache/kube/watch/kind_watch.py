@@ -1,6 +1,8 @@
 """The state machine that keeps one kind in step with the API server."""
 
+import asyncio
 from collections import Counter
+from collections.abc import Callable
 from enum import Enum
 
 import structlog
@@ -15,6 +17,7 @@ from schedcache.kube.watch.edges import (
     IDLE_CLOSES,
     IDLE_SECONDS,
     RELIST_AFTER_BROKEN,
+    RELIST_AFTER_SILENT,
     Edge,
     Ending,
     Failure,
@@ -25,6 +28,7 @@ from schedcache.kube.watch.edges import (
 from schedcache.kube.watch.lister import Lister
 from schedcache.kube.watch.pacing import BackoffManager, Comeback, TimeSlice, Timing
 from schedcache.kube.watch.store import Listing, ObjectStore
+from schedcache.kube.watch.sweep import is_behind
 from schedcache.model import MalformedObjectError
 
 log = structlog.get_logger()
@@ -50,6 +54,7 @@ class KindWatch:
         timing: clock, sleep and jitter.
         settings: deadlines, pauses and pages.
         comeback: shared with the other kinds of the same server.
+        rolled_back: called with the kind's name, the version seen before and a list's lower one, which is not delivered.
 
     Attributes:
         state: of the machine.
@@ -65,6 +70,7 @@ class KindWatch:
         timing: Timing,
         settings: WatchSettings,
         comeback: Comeback,
+        rolled_back: Callable[[str, str, str], None],
     ) -> None:
         self.store = store
         self.state = State.EMPTY
@@ -77,7 +83,11 @@ class KindWatch:
         self._sleep = timing.sleep
         self._rng = timing.rng
         self._inactivity_timeout = settings.inactivity_timeout_seconds
+        self._unreachable_pause = settings.unreachable_pause_seconds
         self._comeback = comeback
+        self._rolled_back = rolled_back
+        # The last version before the list was read again.
+        self._known = ""
         self._backoff = BackoffManager(timing, settings)
         self._relist_reason = ""
         # How often a watch has ended in each way since the last useful one.
@@ -89,19 +99,28 @@ class KindWatch:
         """Never returns. Raises SinkError."""
         while True:
             if not self.version:
-                await self._deliver(await self.list())
+                listing = await self.list()
+                if is_behind(listing.resource_version, self._known):
+                    self._rolled_back(self.store.kind.name, self._known, listing.resource_version)
+                    # Every kind is read again, and this task ends for it.
+                    await asyncio.Event().wait()
+                await self._deliver(listing)
             error, useful = await self._watch()
             await self._follow(error, useful=useful)
 
+    def known_version(self) -> str:
+        """The version up to which anything was ever seen of the kind; unlike `version` not "" while it is listed again."""
+        return self.version or self._known
+
     def start_over(self, reason: str) -> None:
         """List again before the next watch; for when the kind's task does not run."""
-        self.version = ""
+        self._known, self.version = self.version or self._known, ""
         self._relist_reason = reason
         self.state = State.EMPTY
 
     def delivered(self, listing: Listing) -> None:
         """All of the list has reached the sink: watch from its version on. Raises SinkError."""
-        self.version = listing.resource_version
+        self.version, self._known = listing.resource_version, ""
         self.state = State.LISTED
         if not self.synced:
             self.synced = True
@@ -225,7 +244,7 @@ class KindWatch:
             # Never sooner than asked, and not all clients at the same moment.
             seconds = min(asked, self._transport.settings.retry_after_limit_seconds) * self._rng.uniform(1.0, 1.2)
         if error is not None and ending_of(error) is Ending.CONNECTION:
-            await self._comeback.wait(self._sleep(seconds))
+            await self._comeback.wait(self._sleep(min(seconds, self._unreachable_pause)))
         else:
             await self._sleep(seconds)
 
@@ -258,6 +277,8 @@ def _edge(ending: Ending, times: int) -> Edge:
     """What follows from an ending that has occurred so many times since the last useful watch."""
     relist, pause = EDGES[ending]
     if ending is Ending.BROKEN and times >= RELIST_AFTER_BROKEN:
+        relist = True
+    if ending is Ending.SILENT and times >= RELIST_AFTER_SILENT:
         relist = True
     if ending is Ending.EXPIRED and times > 1:
         # Even the list's own version had expired: listing without end would only slow the server down. An API server also

@@ -11,12 +11,14 @@ from schedcache.kube.watch.edges import FAILURES
 from schedcache.kube.watch.kind_watch import KindWatch, State
 from schedcache.kube.watch.kinds import KINDS, Kind
 from schedcache.kube.watch.pacing import BackoffManager, Comeback, Timing
+from schedcache.kube.watch.probe import ROLLBACK, ROLLED_BACK, Followed, ServerProbe
 from schedcache.kube.watch.stats import KindStats, SourceStats
 from schedcache.kube.watch.store import ObjectStore, SinkError
 from schedcache.kube.watch.sweep import lasting_differences
 from schedcache.ports import EventSink, Outage
 
 __all__ = ["Reflector"]
+
 
 log = structlog.get_logger()
 
@@ -63,6 +65,9 @@ class Reflector:
         # Kinds to list again, and why.
         self._relists: dict[str, str] = {}
         self._rebuild_wanted = asyncio.Event()
+        # Why, the first of several reasons.
+        self._rebuild_reason = ""
+        self._sweep_wanted = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.stats = SourceStats(kinds={name: KindStats() for name in names})
         comeback = Comeback()
@@ -73,12 +78,22 @@ class Reflector:
                 timing,
                 settings,
                 comeback,
+                self._rolled_back,
             )
             for name in names
         }
+        self._probe = ServerProbe(
+            transport,
+            {name: Followed(known[name], watch.contact, watch.known_version) for name, watch in self._watches.items()},
+            settings,
+            timing,
+            self._rolled_back,
+            self._sweep_wanted.set,
+        )
 
     async def run(self) -> None:
         """Feed the sink until cancelled. It goes on whatever the server answers."""
+        probing = asyncio.create_task(self._probe_for_ever(), name="reflector probe")
         try:
             while True:
                 if self._rebuild_wanted.is_set():
@@ -86,6 +101,8 @@ class Reflector:
                 else:
                     await self._watch_until_rebuild()
         finally:
+            probing.cancel()
+            await asyncio.wait([probing])
             await self._stop_watches()
 
     def has_synced(self) -> bool:
@@ -109,14 +126,19 @@ class Reflector:
         found = {name: watch.contact.outage() for name, watch in self._watches.items()}
         return {name: outage for name, outage in found.items() if outage is not None}
 
+    def unanswered(self) -> Outage | None:
+        """For how long the server has answered no question at all; None if it answers."""
+        return self._probe.outage()
+
     def request_rebuild(self, reason: str) -> None:
         """Read every kind again and call `on_rebuild`: soon, and once for any number of requests."""
         self.stats.rebuilds[reason] += 1
+        self._rebuild_reason = self._rebuild_reason or reason
         self._rebuild_wanted.set()
 
-    def rebuild_wanted(self) -> bool:
-        """Whether a rebuild is wanted or under way: what the sink holds may be wrong."""
-        return self._rebuild_wanted.is_set()
+    def rebuild_wanted(self) -> str:
+        """Why a rebuild is wanted or under way, "" if none is: what the sink holds may be wrong."""
+        return self._rebuild_reason
 
     async def _watch_until_rebuild(self) -> None:
         """Run the state machines until a rebuild is wanted."""
@@ -135,9 +157,26 @@ class Reflector:
             await asyncio.wait([sweeps])
             await self._stop_watches()
 
+    def _rolled_back(self, name: str, known: str, found: str) -> None:
+        """The server has an older state of the kind than what was seen of it, so nothing that is held can be relied on."""
+        if self._rebuild_reason == ROLLBACK:
+            return
+        log.error(ROLLED_BACK, kind=name, seen=known, server_has=found)
+        self._rebuild_reason = ROLLBACK
+        self.request_rebuild(ROLLBACK)
+
+    async def _probe_for_ever(self) -> None:
+        while True:
+            try:
+                return await self._probe.run()
+            except Exception:
+                # As with comparisons: a second line of defence.
+                log.exception("asking the server crashed, going on")
+                await self._sleep(self._backoff.pause())
+
     async def _sweep_for_ever(self) -> None:
         while self._settings.sweep_interval_seconds is not None:
-            await self._sleep(self._settings.sweep_interval_seconds)
+            await self._until_sweep(self._settings.sweep_interval_seconds)
             for name, watch in self._watches.items():
                 if watch.state is State.WATCHING:
                     try:
@@ -150,13 +189,35 @@ class Reflector:
                         self.stats.kinds[name].crashes += 1
                         log.exception("a comparison crashed, trying again later", kind=name)
 
+    async def _until_sweep(self, seconds: float) -> None:
+        """Wait for the next one. After an outage it comes soon.
+
+        A server that was restored from a backup, and has caught up with what we had seen before anybody could look, gives no other
+        sign than objects that differ.
+        """
+        waiting = asyncio.create_task(self._sweep_wanted.wait())
+        resting = asyncio.ensure_future(self._sleep(seconds))
+        try:
+            await asyncio.wait([waiting, resting], return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                # Once the watches are open again.
+                await self._sleep(self._settings.sweep_grace_seconds)
+        finally:
+            self._sweep_wanted.clear()
+            waiting.cancel()
+            resting.cancel()
+
     async def _sweep(self, name: str, watch: KindWatch) -> None:
         """Compare one kind with the server, and list it again if an event was lost."""
         stats = self.stats.kinds[name]
         settings = self._settings
+        known = watch.version
         found = await lasting_differences(
-            self._transport, watch.store, settings, lambda: self._sleep(settings.sweep_grace_seconds)
+            self._transport, watch.store, settings, known, lambda: self._sleep(settings.sweep_grace_seconds)
         )
+        if found.rolled_back:
+            self._rolled_back(name, known, found.resource_version)
+            return
         if not found.gone and not found.behind:
             return
         missed_adds = sum(not version for version in found.behind.values())
@@ -210,6 +271,7 @@ class Reflector:
             async with asyncio.TaskGroup() as group:
                 lists = {name: group.create_task(watch.list(afresh=True)) for name, watch in watches.items()}
             self._rebuild_wanted.clear()
+            self._rebuild_reason = ""
             for name, watch in watches.items():
                 watch.store.adopt(lists[name].result())
             self._sink.on_rebuild({name: watch.store.objects() for name, watch in watches.items()})
