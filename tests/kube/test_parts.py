@@ -488,7 +488,7 @@ async def test_an_answer_that_is_not_the_pod_says_nothing_about_it(body):
 
 async def test_a_conflict_says_nothing_about_the_server():
     class Server:
-        async def send(self, *_request):
+        async def send(self, *_request, fence=None):
             raise ConflictError("neither", status=409)
 
     binder = ApiBinder(Server(), TokenBucket(1000, 100), clock=lambda: 0.0)

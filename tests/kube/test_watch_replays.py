@@ -200,6 +200,7 @@ class Replay:
             source=self.reflector,
             settings=SimpleNamespace(health=HealthSettings()),
             transport=SimpleNamespace(unauthorized=False),
+            elector=None,
             binder=SimpleNamespace(binds=answers, reads=answers, rights=SimpleNamespace(denied_in="")),
             stopping=False,
             failed_task=lambda: "",
