@@ -20,6 +20,9 @@ MAX_BINDING = 128
 LOOK_AGAIN = Backoff(first=1.0, limit=10.0)
 """Between two reads of a pod about which the API server has not answered: as the queue's backoff, so that these pods do not wait longer
 than others once it is back."""
+SENDINGS = 5
+"""Of a bind that nobody answers: at 15 s each, longer than an API server works on a request (`--request-timeout`, a minute)."""
+_UNANSWERED = (0, 504)
 _ABANDONED = Status(Code.ERROR, ("the pod changed between the decision and its binding",))
 _log = structlog.get_logger(__name__)
 
@@ -141,11 +144,11 @@ class BindingCycles:
             self._state.queue.done(d.info.popped_uid)
             self._running.pop(d.pod.uid, None)
 
-    async def _conclude(self, d: Decision) -> None:
+    async def _conclude(self, d: Decision, sendings: int = 1) -> None:
         try:
-            status = await self._steps(d)
+            status = await (self._steps(d) if sendings == 1 else self._send(d))
         except OutcomeUnknownError as error:
-            await self._resolve(d, error)
+            await self._resolve(d, error, sendings)
         except (RefusedError, UnavailableError) as error:
             self._fail(d, Failure.of_error(error))
         except Exception as error:  # noqa: BLE001  a fault of ours in one pod's cycle must neither leak its room nor stop others
@@ -175,6 +178,9 @@ class BindingCycles:
                 return status
         if self._running[d.pod.uid].abandoned:
             return _ABANDONED
+        return await self._send(d)
+
+    async def _send(self, d: Decision) -> Status | None:
         if await d.framework.handle.extenders.bind(d.pod, d.node_name):
             return None
         return await d.framework.run_bind(d.cycle_state, d.pod, d.node_name)
@@ -246,16 +252,26 @@ class BindingCycles:
             _log.error("PostBind failed", pod=pod.full_name, error=fault.message)
         self._log.debug("bound", pod=pod.full_name, node=pod.node_name)
 
-    async def _resolve(self, d: Decision, error: OutcomeUnknownError) -> None:
-        """The bind may have succeeded: only the API server knows. Until it answers, the pod keeps its room."""
+    async def _resolve(self, d: Decision, error: OutcomeUnknownError, sendings: int) -> None:
+        """The bind may have succeeded: only the API server knows. Until it answers, the pod keeps its room.
+
+        A request without an answer may still be on its way when the pod is found unbound. If its room were given to another pod
+        then, both would be there once it arrives (kubernetes/kubernetes#106361). So the same is sent again: whichever of the two
+        comes first, the pod is where its room is kept.
+        """
         pauses = iter(LOOK_AGAIN)
         while (truth := await self._reader.look(d.pod)) is Truth.NO_ANSWER and not self._reader.is_settled(d.pod):
             with self._aside():
                 await self._sleep(next(pauses))
         if truth is Truth.BOUND or self._is_ours_now(d):
             self._bound(d)
+        elif truth is Truth.UNBOUND and error.status in _UNANSWERED and self._may_send_again(d, sendings):
+            await self._conclude(d, sendings + 1)
         else:
             self._fail(d, Failure.of_error(error))
+
+    def _may_send_again(self, d: Decision, sendings: int) -> bool:
+        return sendings < SENDINGS and not self._running[d.pod.uid].abandoned
 
     def _is_ours_now(self, d: Decision) -> bool:
         cached = self._state.cached(d.pod)

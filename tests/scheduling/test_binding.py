@@ -7,6 +7,7 @@ from schedcache.framework import Status, unschedulable
 from schedcache.framework.status import Code
 from schedcache.kube.http.outcomes import ThrottledError
 from schedcache.ports import ApiError, ConflictError, NotFoundError, OutcomeUnknownError, RefusedError, UnavailableError
+from schedcache.scheduling.binding_cycle import SENDINGS
 from schedcache.scheduling.live_read import Truth, judge
 from schedcache.testing import settle
 from tests.scheduling.world import World, make_pod, raises
@@ -157,16 +158,62 @@ async def test_a_bind_that_another_component_won_leaves_the_pod_there():
         world.check_at_rest()
 
 
-async def test_an_unknown_outcome_that_was_none_is_tried_again():
+async def test_an_answered_bind_that_was_not_done_is_tried_again():
     async with World() as world:
         world.add_node("n1")
-        world.api.before_bind.append(raises(UNKNOWN))
+        world.api.before_bind.append(raises(OutcomeUnknownError("internal error", status=500)))
         world.api.create("a")
         await settle()
         assert world.metrics.doubts == ["unbound"]
         assert world.requested("n1") == 0
         await world.advance(3)
         assert world.api.node_of("a") == "n1"
+        world.check_at_rest()
+
+
+@pytest.mark.parametrize("error", [UNKNOWN, OutcomeUnknownError("gateway time-out", status=504)])
+async def test_a_bind_without_an_answer_keeps_its_room_and_is_sent_to_the_same_node_again(error):
+    """kubernetes/kubernetes#106361: it may arrive when the room has long been another pod's."""
+    async with World() as world:
+        world.add_node("n1", "1")
+        world.api.before_bind.append(raises(error))
+        world.api.create("a", cpu="1")
+        world.api.create("rival", cpu="1")
+        await settle()
+        assert world.metrics.doubts == ["unbound"]
+        assert world.api.node_of("a") == "n1"
+        assert world.api.node_of("rival") == ""
+        await world.advance(60)
+        assert world.api.posts == [("a", "n1")] * 2
+        assert world.recorder.reasons("a") == ["Scheduled"]
+
+
+async def test_a_bind_that_is_never_answered_is_given_up_so_that_others_have_their_turn():
+    async with World() as world:
+        world.add_node("n1")
+        world.api.before_bind.extend(raises(UNKNOWN) for _ in range(SENDINGS))
+        world.api.create("a")
+        await settle()
+        assert world.metrics.doubts == ["unbound"] * SENDINGS
+        assert world.requested("n1") == 0
+        await world.advance(3)
+        assert world.api.node_of("a") == "n1"
+        world.check_at_rest()
+
+
+async def test_a_bind_without_an_answer_is_not_sent_again_for_a_pod_that_was_deleted_meanwhile():
+    async with World() as world:
+        world.add_node("n1")
+
+        def deleted(pod, node):
+            world.api.delete("a")
+            raise UNKNOWN
+
+        world.api.before_bind.append(deleted)
+        world.api.create("a")
+        await world.advance(60)
+        assert world.api.posts == [("a", "n1")]
+        assert world.requested("n1") == 0
         world.check_at_rest()
 
 
