@@ -60,8 +60,13 @@ format: setup ## let ruff format and mend what it can
 	$(BIN)/ruff format
 
 .PHONY: docs
-docs: setup ## write docs/api.md from the public names
+docs: setup ## write docs/api.md from the public names, and the tables of docs/faults.md
 	@$(BIN)/python hack/api_reference.py
+	@$(BIN)/python -m tests.faults.page
+
+.PHONY: faults
+faults: setup ## every fault, with both event sources, against a real control plane (about two hours, as root)
+	@$(BIN)/python -m tests.faults $(ARGS)
 
 .PHONY: lock
 lock: setup ## pin the newest versions that keep to what the lock files hold (ARGS=--upgrade: all the newest)

@@ -143,6 +143,12 @@ QUOTED = {
             "scheduling.binding_cycle:LOOK_AGAIN.first",
             "scheduling.binding_cycle:LOOK_AGAIN.limit",
         ),
+        ("the same bind is sent again, {} times in all", "scheduling.binding_cycle:SENDINGS"),
+        (
+            "{} times take {} s, longer",
+            "scheduling.binding_cycle:SENDINGS",
+            ("scheduling.binding_cycle:SENDINGS", RequestSettings.request_timeout_seconds),
+        ),
         ("starts a deadline of {} s", Settings.assumed_pod_ttl),
         ("{} pods are read at a time", "scheduling.expiry:_READS_AT_ONCE"),
         ("Bindings under way get {} s", StopSettings.drain_seconds),
