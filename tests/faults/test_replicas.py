@@ -129,7 +129,9 @@ async def test_the_wall_clock_jumps(world):
 async def test_the_monotonic_clock_begins_somewhere_else(world):
     """A time namespace, 30 years of uptime: no deadline is counted from zero."""
     year = 365 * 24 * 3600
-    launch = Launch(prefix=("unshare", "--time", f"--monotonic={30 * year}", f"--boottime={30 * year}", "--fork", "--"))
+    launch = Launch(
+        prefix=("unshare", "--time", f"--monotonic={30 * year}", f"--boottime={30 * year}", "--kill-child", "--")
+    )
     await world.nodes(5, cpu="8")
     await world.start(launch=launch)
     async with world.fault():
