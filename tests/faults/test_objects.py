@@ -94,7 +94,7 @@ async def test_a_node_that_has_less_than_it_gave(world):
     await world.healed()
 
 
-@fault("odd-node", quick=("reflector", "kopf"))
+@fault("odd-node", quick=("reflector",))
 async def test_nodes_with_more_than_anybody_has(world):
     largest = str(2**63 - 1)
     await world.nodes(2, cpu="4")

@@ -19,7 +19,7 @@ RELEASED_SECONDS = 2.0
 fault = pytest.mark.fault
 
 
-@fault("stopped-in-a-burst", quick=("reflector",))
+@fault("stopped-in-a-burst")
 async def test_one_process_after_the_other_in_a_burst(world):
     await world.nodes(10, cpu="16")
     slow = world.proxy.add(Delay(0.5), method="POST", path=BINDING)
@@ -55,7 +55,7 @@ async def test_the_only_process_stands_still(world):
     await world.healed()
 
 
-@fault("two-leaders", quick=("reflector",))
+@fault("two-leaders")
 async def test_two_that_elect_nobody(world):
     await world.nodes(10, cpu="40")
     async with world.fault():

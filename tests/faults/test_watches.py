@@ -177,7 +177,7 @@ async def test_a_list_whose_pages_are_forgotten_while_they_are_read(world):
     await world.healed()
 
 
-@fault("watches-that-end", quick=("reflector", "kopf"))
+@fault("watches-that-end", quick=("kopf",))
 async def test_watches_that_end_in_every_way_all_the_time(world):
     await world.nodes(10, cpu="4")
     chance = world.random
