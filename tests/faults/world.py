@@ -163,7 +163,10 @@ class World:
         after = first.time - self.began
         assert after <= within + SAMPLE_SLACK_SECONDS, f"ready for {after:.1f} s"
         flapped = [one for one in looked if one.time > first.time and one.ready == 200]
-        assert not flapped, f"ready again while it lasted, {flapped[0].time - self.began:.1f} s after it began"
+        assert not flapped, (
+            f"ready again while it lasted, {flapped[0].time - self.began:.1f} s after it began;"
+            f" before that {failing(looked[looked.index(flapped[0]) - 1].text)}"
+        )
         assert any(all(word in one.text for word in words) for one in looked), failing(looked[-1].text)
         self.measured["unready_after"] = round(after, 1)
         self.checked.add("I8")
