@@ -284,7 +284,8 @@ async def test_a_standby_keeps_everything_warm(cluster, tmp_path):
         await cluster.make_nodes(1, name="large-{}", capacity={"cpu": "40"})
         await assert_sound(cluster, second, 13)
         lists = cluster.audit.events(user=second.user, verb="list", resource="pods")
-        assert len(lists) == 1
+        # The others ask whether the server is there, and what its version is.
+        assert len([event for event in lists if "limit=1" not in event.uri.partition("?")[2].split("&")]) == 1
 
 
 async def test_the_lease_of_the_main_scheduler_is_neither_read_nor_written(cluster, tmp_path):
