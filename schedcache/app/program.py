@@ -40,6 +40,7 @@ from schedcache.ports import EventSink, Fence
 from schedcache.scheduling import PodStore, Preemptions, Scheduler, make_profiles
 from schedcache.server.metrics import PrometheusMetrics
 from schedcache.server.state_metrics import StateCollector
+from schedcache.server.stats import ServingCollector, ServingStats
 
 _SYNC_LOOK_SECONDS = 0.02
 _CONFIRM_SECONDS = 1.0
@@ -78,6 +79,8 @@ class Program:
         self.settings = settings
         self.elector = elector
         self.stopping = False
+        self.serving = ServingStats()
+        registry.register(ServingCollector(self.serving))
         self._writers = writers
         self._tasks: list[asyncio.Task[None]] = []
         self._electing: asyncio.Task[None] | None = None

@@ -12,8 +12,9 @@ from schedcache.app.health import health_of
 from schedcache.app.program import Program
 from schedcache.app.serving import serve
 from schedcache.kube.leader_election.elector import LeadershipLostError
-from schedcache.server.dump import dump_route
+from schedcache.server.dump import dump_route, has_work
 from schedcache.server.health import Health
+from schedcache.server.share import ProcessorShare
 
 _log = structlog.get_logger(__name__)
 
@@ -55,16 +56,50 @@ async def served(program: Program) -> AsyncIterator[None]:
     settings, health = program.settings, health_of(program)
     async with contextlib.AsyncExitStack() as stack:
         if settings.port is not None:
-            routes = main_routes(program, health)
-            port = await stack.enter_async_context(serve(routes, settings.bind_address, settings.port, "--port"))
+            share = processor_share(program)
+            routes = main_routes(program, health, share)
+            port = await stack.enter_async_context(
+                serve(
+                    routes,
+                    settings.bind_address,
+                    settings.port,
+                    "--port",
+                    settings=settings.serving,
+                    stats=program.serving,
+                    share=share,
+                )
+            )
             _log.info("serving metrics and dump", address=settings.bind_address, port=port)
         if settings.probe_port is not None:
-            probes = serve(health.routes(), None, settings.probe_port, "--probe-port")
+            probes = serve(
+                health.routes(),
+                None,
+                settings.probe_port,
+                "--probe-port",
+                settings=settings.serving,
+                stats=program.serving,
+                name="probes",
+                share=processor_share(program),
+            )
             _log.info("serving probes", port=await stack.enter_async_context(probes))
         yield
 
 
-def main_routes(program: Program, health: Health) -> list[web.RouteDef]:
-    """Everything that is answered on the main port."""
-    metrics = web.get("/metrics", make_aiohttp_handler(program.registry))
-    return [metrics, dump_route(program.scheduler, program.source), *health.routes()]
+def processor_share(program: Program) -> ProcessorShare:
+    """What the answers of one port may take of the processor while pods are being scheduled."""
+    return ProcessorShare(lambda: has_work(program.scheduler), program.settings.serving.busy_share)
+
+
+def main_routes(program: Program, health: Health, share: ProcessorShare | None = None) -> list[web.RouteDef]:
+    """Everything that is answered on the main port, within the share."""
+    share = share or processor_share(program)
+    scrape = make_aiohttp_handler(program.registry)
+
+    async def metrics(request: web.Request) -> web.StreamResponse:
+        async with share:
+            return await scrape(request)
+
+    dump = dump_route(
+        program.scheduler, program.source, share=share, settings=program.settings.serving, stats=program.serving
+    )
+    return [web.get("/metrics", metrics), dump, *health.routes()]

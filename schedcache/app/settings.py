@@ -25,6 +25,7 @@ from schedcache.kube.settings import (
     WatchSettings,
     WriteSettings,
 )
+from schedcache.server.limits import ServingSettings
 
 DEFAULT_SCHEDULER_NAME = "schedcache"
 _log = structlog.get_logger(__name__)
@@ -64,6 +65,7 @@ class Settings:
     writes: WriteSettings = WriteSettings()
     health: HealthSettings = HealthSettings()
     stop: StopSettings = StopSettings()
+    serving: ServingSettings = ServingSettings()
 
     @property
     def profiles(self) -> Sequence[KubeSchedulerProfile]:

@@ -1,9 +1,8 @@
-"""`/dump`: everything that the scheduler holds, from one moment, written in pieces so that nothing waits for it."""
+"""`/dump`: everything that the scheduler holds, from one moment."""
 
-import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,7 +14,11 @@ from schedcache.model import Pod
 from schedcache.ports import EventSource
 from schedcache.queue import QueueDump
 from schedcache.scheduling import Scheduler
+from schedcache.server.dump_serving import DumpReaders
 from schedcache.server.dump_states import Moment, Rendered, node_state, queue_state, story_of
+from schedcache.server.limits import ServingSettings
+from schedcache.server.share import ProcessorShare
+from schedcache.server.stats import ServingStats
 
 WallClock = Callable[[], float]
 """Seconds since 1970."""
@@ -112,21 +115,36 @@ def stories(scheduler: Scheduler, wanted: str) -> list[Story]:
     return list(ring.of(uid=uid)) or list(ring.of(node=wanted))
 
 
-def dump_route(scheduler: Scheduler, source: EventSource, wall_clock: WallClock = time.time) -> web.RouteDef:
-    """`GET /dump`; with `?stories=all`, `=NAMESPACE/NAME`, `=UID` or `=NODE` the stories too. Anything else is a 400."""
+def dump_route(
+    scheduler: Scheduler,
+    source: EventSource,
+    wall_clock: WallClock = time.time,
+    *,
+    share: ProcessorShare | None = None,
+    settings: ServingSettings = ServingSettings(),
+    stats: ServingStats | None = None,
+) -> web.RouteDef:
+    """`GET /dump`; with `?stories=all`, `=NAMESPACE/NAME`, `=UID` or `=NODE` the stories too. Anything else is a 400.
+
+    `share` of the processor that it may take; None: its own. `settings` bound what readers may take, and `stats` counts refusals.
+    """
+
+    def take(wanted: str | None) -> Iterator[bytes]:
+        told = None if wanted is None else stories(scheduler, wanted)
+        return pieces(take_dump(scheduler, source, wall_clock, told))
+
+    share = share or ProcessorShare(lambda: has_work(scheduler), settings.busy_share)
+    readers = DumpReaders(take, share, settings, stats or ServingStats())
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        wanted = _wanted_stories(request)
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        dump = take_dump(scheduler, source, wall_clock, None if wanted is None else stories(scheduler, wanted))
-        await response.prepare(request)
-        for piece in pieces(dump):
-            await response.write(piece)
-            await asyncio.sleep(0)
-        await response.write_eof()
-        return response
+        return await readers.answer(request, _wanted_stories(request))
 
     return web.get("/dump", handle)
+
+
+def has_work(scheduler: Scheduler) -> bool:
+    """Whether pods are being scheduled or bound at this moment."""
+    return bool(scheduler.state.queue.pending_counts()["active"] or len(scheduler.bindings))
 
 
 def _wanted_stories(request: web.Request) -> str | None:

@@ -24,6 +24,7 @@ from schedcache.kube.settings import (
     WatchSettings,
     WriteSettings,
 )
+from schedcache.server.limits import ServingSettings
 from tests.packaging import pages
 
 MINUTE, MIB, MILLI = 1 / 60, 2**20, 1000
@@ -183,6 +184,10 @@ QUOTED = {
         ("up to {} MiB of lines waits", ("cli.log_output:MOST_BYTES", 1 / MIB)),
         ("waits for its log for {} second at most", "cli.logs:_FLUSH_SECONDS"),
         ("library writes, {} are written in a minute", "cli.repeats:MOST_VARIANTS"),
+        ("at most {} connections, {} of them", ServingSettings.connections, ServingSettings.connections_per_address),
+        ("has to be there within {} s", ServingSettings.head_seconds),
+        ("nothing of its answer for {} s", ServingSettings.stalled_seconds),
+        ("connection is kept for {} s", ServingSettings.idle_seconds),
         ("once it answers again, {} s later at most", "scheduling.binding_cycle:LOOK_AGAIN.limit"),
     ],
     "docs/leader-election.md": [
@@ -212,6 +217,11 @@ QUOTED = {
         ("the last {} transitions", "cache.stories:CAPACITY"),
     ],
     "docs/dump.md": [
+        ("at most {} dumps are in memory", ServingSettings.dump_bodies),
+        ("where there are {} already, and one whose dump is not written after {} s", ServingSettings.dump_readers,
+            ServingSettings.dump_waiting_seconds),
+        ("nothing of its answer for {} s", ServingSettings.stalled_seconds),
+        ("has been reading for more than {} s", ServingSettings.dump_reading_seconds),
         ("the last {} transitions", "cache.stories:CAPACITY"),
         ("thousandths of a CPU; {} for a container", "model.resources:DEFAULT_MILLI_CPU"),
         ("bytes; {} MiB for a container", ("model.resources:DEFAULT_MEMORY", 1 / MIB)),
