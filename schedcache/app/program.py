@@ -3,9 +3,12 @@
 import asyncio
 import gc
 import random
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import structlog
@@ -38,7 +41,11 @@ from schedcache.model import Pod
 from schedcache.plugins.default_plugins import installed_registry
 from schedcache.ports import EventSink, Fence
 from schedcache.scheduling import PodStore, Preemptions, Scheduler, make_profiles
+from schedcache.server.compare_metrics import CompareCollector
+from schedcache.server.comparing import Comparer
+from schedcache.server.dump import has_work
 from schedcache.server.metrics import PrometheusMetrics
+from schedcache.server.share import ProcessorShare
 from schedcache.server.state_metrics import StateCollector
 from schedcache.server.stats import ServingCollector, ServingStats
 
@@ -47,6 +54,7 @@ _CONFIRM_SECONDS = 1.0
 # Collections by number of allocations, not by time: fewer of the young ones than Python's default makes, since nearly
 # everything on the hot path is freed by its reference count, and rare old ones.
 _GC_THRESHOLDS = (20_000, 20, 100)
+_OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _log = structlog.get_logger(__name__)
 
 
@@ -80,6 +88,16 @@ class Program:
         self.elector = elector
         self.stopping = False
         self.serving = ServingStats()
+        recorder = next((writer for writer in writers if isinstance(writer, ApiEventRecorder)), Nobody())
+        self.comparer = Comparer(
+            scheduler,
+            source,
+            recorder,
+            ProcessorShare(lambda: has_work(scheduler), settings.serving.busy_share),
+            own_pod=partial(own_pod, scheduler.state.pods),
+            interval=settings.watch.sweep_interval_seconds,
+        )
+        registry.register(CompareCollector(self.comparer))
         registry.register(ServingCollector(self.serving))
         self._writers = writers
         self._tasks: list[asyncio.Task[None]] = []
@@ -96,6 +114,7 @@ class Program:
                 self._start(background, writer.run(), type(writer).__name__)
             self._start(background, self.source.run(), "event source")
             self._start(background, self.binder.rights.run(), "bind rights")
+            self._start(background, self.comparer.run(), "comparisons")
             try:
                 if self.elector is None:
                     await self._schedule()
@@ -252,6 +271,15 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
         if elector is not None:
             registry.register(LeaderCollector(elector))
         yield Program(scheduler, source, registry, transport, binder, settings, writers, elector)
+
+
+def own_pod(pods: PodStore) -> Pod | None:
+    """The pod that this process runs in, None outside a cluster; its name is the host name."""
+    try:
+        namespace = _OWN_NAMESPACE.read_text().strip()
+    except OSError:
+        return None
+    return pods.get(namespace, socket.gethostname())
 
 
 def make_elector(settings: Settings, transport: Transport, scheduler: Callable[[], Scheduler]) -> LeaderElector | None:

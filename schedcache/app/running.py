@@ -12,6 +12,7 @@ from schedcache.app.health import health_of
 from schedcache.app.program import Program
 from schedcache.app.serving import serve
 from schedcache.kube.leader_election.elector import LeadershipLostError
+from schedcache.server.comparing import compare_route
 from schedcache.server.dump import dump_route, has_work
 from schedcache.server.health import Health
 from schedcache.server.share import ProcessorShare
@@ -102,4 +103,4 @@ def main_routes(program: Program, health: Health, share: ProcessorShare | None =
     dump = dump_route(
         program.scheduler, program.source, share=share, settings=program.settings.serving, stats=program.serving
     )
-    return [web.get("/metrics", metrics), dump, *health.routes()]
+    return [web.get("/metrics", metrics), dump, compare_route(program.comparer), *health.routes()]

@@ -4,10 +4,12 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 
+from schedcache.cache.checks.pieces import Failures, batches, check_placed, check_shown, failures
 from schedcache.cache.checks.validation import (
     check_entries,
     check_node,
@@ -323,6 +325,23 @@ class SchedulerCache:
                     self._apply(changes, snapshot)
                 run(lambda: check_snapshot(self._entries, snapshot))
 
+    def check_in_pieces(self, snapshots: Sequence[Snapshot] = (), size: int = 50) -> Iterator[Failures]:
+        """The same as far as it can be done in pieces of `size` nodes, between which anything may change; gives what each found.
+
+        Each node's sums are compared with its pods, each pod with its node, and each row of the snapshots, which may be
+        behind, with its node.
+        """
+        parts: list[tuple[Iterable[str], int, Callable[[Iterable[str]], None]]] = [
+            (self._entries.nodes, size, self._check_nodes),
+            (self.pod_states, 20 * size, self._check_placed),
+        ]
+        parts += [(s.node_info_map, size, partial(check_shown, self._entries, s)) for s in snapshots]
+        for names, at_once, check in parts:
+            for batch in batches(names, at_once):
+                with self._lock:
+                    found = failures(check, batch)
+                yield found
+
     def dump(self) -> Dump:
         """Everything, at this moment.
 
@@ -409,6 +428,9 @@ class SchedulerCache:
             info = self._entries.nodes.get(name)
             if info is not None:
                 check_node(self._entries, self.pod_states, info)
+
+    def _check_placed(self, uids: Iterable[str]) -> None:
+        check_placed(self._entries, self.pod_states, uids)
 
 
 def _inconsistent(error: Exception) -> InconsistentSnapshotError:

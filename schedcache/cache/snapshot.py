@@ -159,6 +159,11 @@ class Snapshot:
         """UID -> the pods that are assumed only in this snapshot."""
         return self._assumed
 
+    @property
+    def assumed_on(self) -> KeysView[str]:
+        """The nodes that show pods which are assumed only in this snapshot."""
+        return self._originals.keys()
+
     def get(self, name: str) -> NodeInfo:
         """The node of this name. Raises UnknownNodeError."""
         info = self.node_info_map.get(name)

@@ -12,6 +12,7 @@ Start with `effects` (what goes out) and `source` (what comes in), then `errors`
 
 from schedcache.ports.backoff import Backoff
 from schedcache.ports.cluster_event import ALL, WILDCARD, ClusterEvent
+from schedcache.ports.comparison import Cause, Difference, KindComparison
 from schedcache.ports.effects import Binder, EventRecorder, StatusWriter, VolumeWriter
 from schedcache.ports.errors import (
     ApiError,
@@ -44,8 +45,10 @@ __all__ = [
     "ApiError",
     "Backoff",
     "Binder",
+    "Cause",
     "ClusterEvent",
     "ConflictError",
+    "Difference",
     "EventRecorder",
     "EventSink",
     "EventSource",
@@ -56,6 +59,7 @@ __all__ = [
     "Fence",
     "FencedError",
     "FilterAnswer",
+    "KindComparison",
     "KubernetesObject",
     "LeaderElectionRecord",
     "LeaseLock",

@@ -1,9 +1,10 @@
 """The watch side: where changes in the cluster come from, and where they go."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from schedcache.model import MalformedObjectError
+from schedcache.ports.comparison import KindComparison
 
 KubernetesObject = object
 """A model object: Pod, Node, or one of the other kinds; each has `uid`, `name` and `resource_version`."""
@@ -42,7 +43,12 @@ class Outage(NamedTuple):
 
 
 class EventSource(Protocol):
-    """Lists and watches a set of kinds and feeds an EventSink."""
+    """Lists and watches a set of kinds and feeds an EventSink.
+
+    `on_compared` is told of every comparison of a kind with the API server, before what differs is repaired.
+    """
+
+    on_compared: Callable[[KindComparison], None]
 
     async def run(self) -> None:
         """Feed the sink until cancelled. It goes on whatever the server answers."""
@@ -61,6 +67,12 @@ class EventSource(Protocol):
 
     def unanswered(self) -> Outage | None:
         """For how long the server has answered no question at all; None if it answers, whatever becomes of the watches."""
+
+    async def compare(self) -> None:
+        """Compare every kind with the API server now, and repair what differs; `on_compared` is told of each."""
+
+    def held(self, kind: str) -> Mapping[str, KubernetesObject]:
+        """UID -> the latest state of the objects of a kind that were handed on; a live view."""
 
     def request_rebuild(self, reason: str) -> None:
         """Read every kind again and call `on_rebuild`: soon, and once for any number of requests."""

@@ -34,7 +34,7 @@ class EventHandlers:
     ) -> None:
         self._state = state
         self._pods = pods
-        self._objects = objects
+        self.objects = objects
         self._nodes: dict[str, Node] = {}
         self._synced: set[str] = set()
         objects.on_restored = self._restored
@@ -80,7 +80,7 @@ class EventHandlers:
         elif kind == NODE:
             self._add_node(obj)
         else:
-            self._objects.add(kind, obj)
+            self.objects.add(kind, obj)
             self._state.queue.move(cluster_event(kind, ADD), None, obj)
 
     def _update(self, kind: str, old: Any, new: Any) -> None:
@@ -89,7 +89,7 @@ class EventHandlers:
         elif kind == NODE:
             self._add_node(new)
         else:
-            self._objects.update(kind, new)
+            self.objects.update(kind, new)
             self._state.queue.move(cluster_event(kind, UPDATE), old, new)
 
     def _delete(self, kind: str, obj: Any) -> None:
@@ -98,7 +98,7 @@ class EventHandlers:
         elif kind == NODE:
             self._delete_node(obj)
         else:
-            self._objects.remove(kind, obj)
+            self.objects.remove(kind, obj)
             self._state.queue.move(cluster_event(kind, DELETE), obj, None)
 
     def _restored(self, kind: str, assumed: ClusterObject, held: ClusterObject) -> None:
@@ -138,7 +138,7 @@ class EventHandlers:
         for node in nodes:
             self._state.cache.add_node(node)
         for kind in objects.keys() - {POD, NODE}:
-            self._objects.replace(kind, cast("Sequence[ClusterObject]", objects[kind]))
+            self.objects.replace(kind, cast("Sequence[ClusterObject]", objects[kind]))
         self._pods.replace(pods)
         self._synced |= objects.keys()
         self._state.queue.move(_REBUILT)

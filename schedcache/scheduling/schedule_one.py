@@ -55,6 +55,11 @@ class SchedulingCycle:
         self.postponed = False
         """The last `run` has not decided: it would have taken too long at a stretch. The pod is for `run_postponed`."""
 
+    @property
+    def snapshot(self) -> Snapshot:
+        """What the last decision was made on."""
+        return self._snapshot
+
     def run(self, info: QueuedPodInfo, *, at_any_price: bool = False) -> Decision | None:
         """Assume the pod on the best node, without asking extenders.
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import structlog
 
-from schedcache.cache import ClusterObjects, SchedulerCache
+from schedcache.cache import ClusterObjects, SchedulerCache, Snapshot
 from schedcache.framework import Extenders, Framework
 from schedcache.ports import Binder, EventRecorder, Metrics, StatusWriter
 from schedcache.queue import QueuedPodInfo, SchedulingQueue
@@ -89,6 +89,11 @@ class Scheduler:
         self._scheduling: asyncio.Task[None] | None = None
         self.last_housekeeping: float | None = None
         """When housekeeping last began, on the clock: if the loop is alive, that was a moment ago."""
+
+    @property
+    def snapshots(self) -> tuple[Snapshot, Snapshot]:
+        """What decisions are made on, without extenders and with them."""
+        return self.cycle.snapshot, self._asking_cycle.snapshot
 
     async def run(self) -> None:
         """Schedule until cancelled. Raises whatever ends one of its tasks: a scheduler must not go on without its loop."""

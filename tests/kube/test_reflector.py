@@ -14,10 +14,15 @@ import yaml
 from schedcache.kube.http.credentials import load_credentials
 from schedcache.kube.http.transport import Transport
 from schedcache.kube.settings import WatchSettings
+from schedcache.kube.watch.differences import differences_of
 from schedcache.kube.watch.kind_watch import State
+from schedcache.kube.watch.kinds import KINDS
 from schedcache.kube.watch.pacing import Timing
 from schedcache.kube.watch.probe import ROLLBACK
 from schedcache.kube.watch.reflector import Reflector
+from schedcache.kube.watch.stats import KindStats
+from schedcache.kube.watch.store import ObjectStore
+from schedcache.kube.watch.sweep import Findings
 from tests.kube.fake_api import FakeApi, bookmark, error, event, listing, node, pod, refusal, stream
 from tests.kube.worlds import RecordingSink
 
@@ -568,3 +573,49 @@ async def test_a_server_that_does_not_answer_is_known_by_its_silence(api, tmp_pa
         await bench.until(lambda: bench.reflector.unanswered().seconds > 0.5)
         api.probes[PODS] = [refusal(403)]
         await bench.until(lambda: bench.reflector.unanswered() is None)
+
+
+async def test_a_comparison_waits_for_a_watch_that_works_on_a_backlog_but_not_for_one_that_brings_nothing(bench):
+    watch = bench.reflector._watches["Pod"]
+    watch.version, steps = "100", iter(["200", "300", "400", "500"])
+
+    async def sleep(seconds):
+        bench.pauses.append(seconds)
+        watch.version = next(steps)
+
+    bench.reflector._sleep = sleep
+    await bench.reflector._wait_for_watch(watch, "350")
+    assert watch.version == "400"
+    steps = iter(["400"])
+    await bench.reflector._wait_for_watch(watch, "1000")
+    assert bench.pauses == [WatchSettings.sweep_grace_seconds] * 4
+
+
+async def test_what_differs_is_named_with_its_cause():
+    store = ObjectStore(KINDS["Pod"], RecordingSink(), KindStats())
+    for name, version in (("gone", 1), ("stale", 2), ("newer", 9), ("twin", 4), ("same", 5)):
+        store.upsert(store.read(pod(name, version)))
+    names = {
+        "uid-stale": "default/stale",
+        "uid-newer": "default/newer",
+        "uid-new": "default/new",
+        "other": "default/twin",
+    }
+    found = Findings(
+        ["uid-gone", "uid-twin"],
+        {"uid-stale": "2", "uid-newer": "9", "uid-new": "", "other": ""},
+        5,
+        "10",
+        False,
+        names,
+        {"uid-stale": "3", "uid-newer": "8", "uid-new": "7", "other": "6"},
+        100,
+    )
+    told = [(one.cause, one.name, one.uid, one.held, one.expected) for one in differences_of(store, found)]
+    assert told == [
+        ("missed delete", "default/gone", "uid-gone", "1", ""),
+        ("wrong UID", "default/twin", "uid-twin", "4", "other"),
+        ("stale version", "default/stale", "uid-stale", "2", "3"),
+        ("newer version", "default/newer", "uid-newer", "9", "8"),
+        ("missed add", "default/new", "uid-new", "", "7"),
+    ]

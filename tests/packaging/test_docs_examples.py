@@ -60,7 +60,7 @@ def _kubectl(arguments):
 
 def _curl(arguments):
     (path,) = re.findall(r"(?:localhost|127\.0\.0\.1):(?:10251|PORT)(/[^?\s]+)", " ".join(arguments))
-    assert path in ("/dump", "/metrics")
+    assert path in ("/dump", "/metrics", "/compare")
 
 
 CHECKS = {"make": _make, "schedcache": _schedcache, "kubectl": _kubectl, "curl": _curl}

@@ -1,7 +1,7 @@
 """Recomputes from scratch everything that the cache keeps up to date step by step, and compares."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from reprlib import Repr
@@ -176,15 +176,17 @@ def _check_images(nodes: Mapping[str, NodeInfo], records: ImageStates) -> None:
         expect(f"number of nodes with image {state.name}", len(state.nodes), state.summary.num_nodes)
 
 
-def _check_columns(columns: Columns) -> None:
-    rows = list(columns.row_of.values())
-    free = sorted(set(range(len(columns.generation))) - set(rows))
+def check_rows(columns: Columns, rows: list[int], free: Sequence[int] = ()) -> None:
+    """Compare the amounts, taints and labels of some rows with ones made from their nodes.
+
+    `free` are the rows without a node, which have to be empty. Raises CacheCorruptedError.
+    """
     nodes = [_node_in(columns, row) for row in rows]
+    names = [node.name for node in nodes]
     fresh = Columns()
     fresh_rows = [fresh.write(columns.infos[row])[0] for row in rows]
 
     def compare(what: str, want: np.ndarray, got: np.ndarray) -> None:
-        names = columns.row_of.keys()
         expect(f"type and capacity of {what}", (want.dtype, len(columns.generation)), (got.dtype, got.shape[-1]))
         require(f"{what} of rows without node is zero", not got[..., free].any())
         found = dict(zip(names, got[..., rows].T.tolist(), strict=True))
@@ -205,12 +207,6 @@ def _check_columns(columns: Columns) -> None:
             want = np.zeros_like(amounts[0]) if i is None else amounts[i]
             compare(f"{field} {name}", want, getattr(columns, field)[index])
     expect("resources", set(), fresh.resource_index.keys() - columns.resource_index.keys())
-    for what, interned in columns.interned():
-        require(f"{what}: one id for each value", interned.is_sound())
-        expect(
-            f"{what}: type and capacity", (np.int32, len(columns.generation)), (interned.ids.dtype, len(interned.ids))
-        )
-        require(f"{what}: none for rows without node", (interned.ids[free] == ABSENT).all())
     for row, node in zip(rows, nodes, strict=True):
         require(f"row {row} has a taint set", columns.taint_set[row] >= 0)
         expect(f"taints in row {row}", node.taints, columns.taint_sets[columns.taint_set[row]])
@@ -221,6 +217,19 @@ def _check_columns(columns: Columns) -> None:
                 node.labels.get(key),
                 None if found < 0 else columns.label_values(key)[found],
             )
+
+
+def _check_columns(columns: Columns) -> None:
+    rows = list(columns.row_of.values())
+    free = sorted(set(range(len(columns.generation))) - set(rows))
+    expect("names of rows", [_node_in(columns, row).name for row in rows], list(columns.row_of))
+    check_rows(columns, rows, free)
+    for what, interned in columns.interned():
+        require(f"{what}: one id for each value", interned.is_sound())
+        expect(
+            f"{what}: type and capacity", (np.int32, len(columns.generation)), (interned.ids.dtype, len(interned.ids))
+        )
+        require(f"{what}: none for rows without node", (interned.ids[free] == ABSENT).all())
     _check_host_ports(columns, rows)
     expect("rows to use again", sorted(set(range(columns.rows)) - set(rows)), sorted(columns.free_rows))
     _check_versions(columns)

@@ -17,9 +17,10 @@ from schedcache.kube.kopf.operator import KopfOperator, add_handlers
 from schedcache.kube.settings import KopfSettings
 from schedcache.kube.watch.contact import Contact
 from schedcache.kube.watch.decoder import identify
+from schedcache.kube.watch.differences import comparison_of
 from schedcache.kube.watch.edges import FAILURES, Ending, ending_of
 from schedcache.kube.watch.graveyard import Graveyard, is_newer
-from schedcache.kube.watch.kinds import KINDS, Kind
+from schedcache.kube.watch.kinds import KINDS, HeldObject, Kind
 from schedcache.kube.watch.lister import Lister
 from schedcache.kube.watch.pacing import BackoffManager, TimeSlice, Timing
 from schedcache.kube.watch.probe import ROLLBACK, ROLLED_BACK, Followed, ServerProbe
@@ -27,11 +28,12 @@ from schedcache.kube.watch.stats import KindStats, SourceStats
 from schedcache.kube.watch.store import Listing, ObjectStore, SinkError
 from schedcache.kube.watch.sweep import Findings, compare, is_behind
 from schedcache.model import MalformedObjectError
-from schedcache.ports import EventSink, Outage
+from schedcache.ports import EventSink, KindComparison, Outage
 
 __all__ = ["KopfSource"]
 
 GRACE_LOOKS = 20
+GRACES = 15
 
 log = structlog.get_logger()
 
@@ -142,6 +144,7 @@ class KopfSource:
 
     Attributes:
         stats: counters, by kind.
+        on_compared: told of every comparison of a kind with the server, before what differs is repaired.
 
     Raises:
         ValueError: a kind that is not in `KINDS`.
@@ -160,6 +163,7 @@ class KopfSource:
         clock: Callable[[], float] = time.monotonic,
         known: Mapping[str, Kind] = KINDS,
     ) -> None:
+        self.on_compared: Callable[[KindComparison], None] = lambda _: None
         names = tuple(dict.fromkeys(kinds))
         if unknown := [name for name in names if name not in known]:
             raise ValueError(f"kinds: {', '.join(unknown)}: expected some of {', '.join(known)}")
@@ -202,6 +206,8 @@ class KopfSource:
         self._arrived = asyncio.Event()
         # Held while stores change: a full list must not interleave with events.
         self._applying = asyncio.Lock()
+        # Who waits for the next round of sweeps.
+        self._asked: list[asyncio.Future[None]] = []
         self._rebuild_wanted = asyncio.Event()
         # Why, the first of several reasons.
         self._rebuild_reason = ""
@@ -254,6 +260,17 @@ class KopfSource:
     def unanswered(self) -> Outage | None:
         """For how long the server has answered no question at all; None if it answers."""
         return self._server_probe.outage()
+
+    def held(self, kind: str) -> Mapping[str, HeldObject]:
+        """UID -> the latest state of the objects of a kind that were handed on; a live view."""
+        return self._fed[kind].store.by_uid
+
+    async def compare(self) -> None:
+        """Compare every kind with the server now, and repair what differs; `on_compared` is told of each."""
+        swept = asyncio.get_running_loop().create_future()
+        self._asked.append(swept)
+        self._sweep_wanted.set()
+        await swept
 
     def request_rebuild(self, reason: str) -> None:
         """Read every kind again and call `on_rebuild`: soon, and once for any number of requests."""
@@ -389,8 +406,14 @@ class KopfSource:
     async def _sweep_for_ever(self) -> None:
         while True:
             self._sweep_wanted.clear()
-            for name, fed in self._fed.items():
-                await self._sweep(name, fed)
+            asked, self._asked = self._asked, []
+            try:
+                for name, fed in self._fed.items():
+                    await self._sweep(name, fed)
+            finally:
+                for swept in asked:
+                    if not swept.done():
+                        swept.set_result(None)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._until_next_sweep()):
                     await self._sweep_wanted.wait()
@@ -410,6 +433,7 @@ class KopfSource:
         """Compare one kind, give kopf time to catch up, and repair the rest. Raises SinkError."""
         stats = self.stats.kinds[name]
         known = fed.version
+        started = self._clock()
         try:
             findings = await compare(self._transport, fed.store, self._settings, known)
             stats.last_heard = self._clock()
@@ -421,6 +445,11 @@ class KopfSource:
             behind = fed.still_behind(findings)
             if behind and not fed.synced and not fed.stalled():
                 return
+            if fed.synced:
+                left = findings._replace(
+                    gone=fed.still_gone(findings), behind={uid: findings.behind[uid] for uid in behind}
+                )
+                self.on_compared(comparison_of(fed.store, left, self._clock() - started))
             async with self._applying:
                 if behind:
                     await self._catch_up(fed, behind)
@@ -429,16 +458,23 @@ class KopfSource:
         except FAILURES as error:
             log.warning("a sweep failed, trying again later", kind=name, error=str(error))
             stats.list_failures["sweep"] += 1
+            self.on_compared(KindComparison(name, problem=str(error)))
             if self._operator is None:
                 fed.lost(ending_of(error).value)
         else:
             self._judge(name, fed, kopf_is_behind=bool(behind))
 
     async def _wait_for_kopf(self, fed: _Fed, findings: Findings) -> None:
-        for _ in range(GRACE_LOOKS):
-            if not fed.still_gone(findings) and not fed.still_behind(findings):
+        """Until it has reported everything, or nothing for a while: a backlog is no loss."""
+        events = fed.store.stats.watch_events
+        for _ in range(GRACES):
+            before = events.total()
+            for _ in range(GRACE_LOOKS):
+                if not fed.still_gone(findings) and not fed.still_behind(findings):
+                    return
+                await asyncio.sleep(self._settings.sweep_grace_seconds / GRACE_LOOKS)
+            if events.total() == before and not self._arrivals:
                 return
-            await asyncio.sleep(self._settings.sweep_grace_seconds / GRACE_LOOKS)
 
     async def _catch_up(self, fed: _Fed, behind: Iterable[str]) -> None:
         """Read the whole kind without kopf. Raises SinkError and what the lister raises."""

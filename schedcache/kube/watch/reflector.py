@@ -1,21 +1,24 @@
 """The EventSource that lists and watches without a library: a state machine for each kind, and their supervisor."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 import structlog
 
 from schedcache.kube.http.transport import Transport
 from schedcache.kube.settings import WatchSettings
+from schedcache.kube.watch.differences import comparison_of
 from schedcache.kube.watch.edges import FAILURES
 from schedcache.kube.watch.kind_watch import KindWatch, State
-from schedcache.kube.watch.kinds import KINDS, Kind
+from schedcache.kube.watch.kinds import KINDS, HeldObject, Kind
 from schedcache.kube.watch.pacing import BackoffManager, Comeback, Timing
 from schedcache.kube.watch.probe import ROLLBACK, ROLLED_BACK, Followed, ServerProbe
 from schedcache.kube.watch.stats import KindStats, SourceStats
 from schedcache.kube.watch.store import ObjectStore, SinkError
 from schedcache.kube.watch.sweep import lasting_differences
-from schedcache.ports import EventSink, Outage
+from schedcache.model import compare_resource_versions
+from schedcache.ports import EventSink, KindComparison, Outage
 
 __all__ = ["Reflector"]
 
@@ -36,6 +39,7 @@ class Reflector:
 
     Attributes:
         stats: counters, by kind.
+        on_compared: told of every comparison of a kind with the server, before what differs is repaired.
 
     Raises:
         ValueError: a kind that is not in `KINDS`.
@@ -51,6 +55,7 @@ class Reflector:
         timing: Timing | None = None,
         known: Mapping[str, Kind] = KINDS,
     ) -> None:
+        self.on_compared: Callable[[KindComparison], None] = lambda _: None
         names = tuple(dict.fromkeys(kinds))
         if unknown := [name for name in names if name not in known]:
             raise ValueError(f"kinds: {', '.join(unknown)}: expected some of {', '.join(known)}")
@@ -130,6 +135,18 @@ class Reflector:
         """For how long the server has answered no question at all; None if it answers."""
         return self._probe.outage()
 
+    def held(self, kind: str) -> Mapping[str, HeldObject]:
+        """UID -> the latest state of the objects of a kind that were handed on; a live view."""
+        return self._watches[kind].store.by_uid
+
+    async def compare(self) -> None:
+        """Compare every kind with the server now, and repair what differs; `on_compared` is told of each."""
+        for name, watch in self._watches.items():
+            if watch.state is State.WATCHING:
+                await self._try_sweep(name, watch)
+            else:
+                self.on_compared(KindComparison(name, problem=f"no watch is open ({watch.state.value})"))
+
     def request_rebuild(self, reason: str) -> None:
         """Read every kind again and call `on_rebuild`: soon, and once for any number of requests."""
         self.stats.rebuilds[reason] += 1
@@ -179,15 +196,20 @@ class Reflector:
             await self._until_sweep(self._settings.sweep_interval_seconds)
             for name, watch in self._watches.items():
                 if watch.state is State.WATCHING:
-                    try:
-                        await self._sweep(name, watch)
-                    except FAILURES as error:
-                        self.stats.kinds[name].list_failures["sweep"] += 1
-                        log.warning("a comparison failed, trying again later", kind=name, error=str(error))
-                    except Exception:
-                        # Comparing is a second line of defence: a fault in it must not end the first one.
-                        self.stats.kinds[name].crashes += 1
-                        log.exception("a comparison crashed, trying again later", kind=name)
+                    await self._try_sweep(name, watch)
+
+    async def _try_sweep(self, name: str, watch: KindWatch) -> None:
+        try:
+            await self._sweep(name, watch)
+        except FAILURES as error:
+            self.stats.kinds[name].list_failures["sweep"] += 1
+            log.warning("a comparison failed, trying again later", kind=name, error=str(error))
+            self.on_compared(KindComparison(name, problem=str(error)))
+        except Exception:
+            # Comparing is a second line of defence: a fault in it must not end the first one.
+            self.stats.kinds[name].crashes += 1
+            log.exception("a comparison crashed, trying again later", kind=name)
+            self.on_compared(KindComparison(name, problem="the comparison crashed; the log says why"))
 
     async def _until_sweep(self, seconds: float) -> None:
         """Wait for the next one. After an outage it comes soon.
@@ -211,10 +233,11 @@ class Reflector:
         """Compare one kind with the server, and list it again if an event was lost."""
         stats = self.stats.kinds[name]
         settings = self._settings
-        known = watch.version
+        known, started = watch.version, self._clock()
         found = await lasting_differences(
-            self._transport, watch.store, settings, known, lambda: self._sleep(settings.sweep_grace_seconds)
+            self._transport, watch.store, settings, known, partial(self._wait_for_watch, watch)
         )
+        self.on_compared(comparison_of(watch.store, found, self._clock() - started))
         if found.rolled_back:
             self._rolled_back(name, known, found.resource_version)
             return
@@ -228,6 +251,14 @@ class Reflector:
         if name in self._tasks:
             self._relists[name] = "sweep"
             self._tasks[name].cancel()
+
+    async def _wait_for_watch(self, watch: KindWatch, version: str) -> None:
+        """Until it has come as far as that version, or has brought nothing for a while: a backlog is no loss."""
+        while True:
+            before = watch.version
+            await self._sleep(self._settings.sweep_grace_seconds)
+            if watch.version == before or compare_resource_versions(watch.version, version) != -1:
+                return
 
     def _ended(self, name: str, task: asyncio.Task[None]) -> None:
         """State machines do not end on their own: the sink has failed, or this program has a fault."""

@@ -1,7 +1,8 @@
 """The objects of one kind, by UID: turns lists and events into calls of an EventSink."""
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -69,6 +70,11 @@ class ObjectStore:
     def get(self, uid: str) -> HeldObject | None:
         """The object with that UID, as the sink knows it."""
         return self._objects.get(uid)
+
+    @property
+    def by_uid(self) -> Mapping[str, HeldObject]:
+        """All objects held; a live view, of this moment only: a rebuild makes another one."""
+        return MappingProxyType(self._objects)
 
     def uids(self) -> Collection[str]:
         """The UIDs of all objects held."""
