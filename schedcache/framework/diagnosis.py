@@ -126,6 +126,18 @@ class Diagnosis:
                 result[reason] = result.get(reason, 0) + number
         return result
 
+    def errors(self) -> dict[str, list[str]]:
+        """What filters failed at, with the nodes on which they did: they are left out as if they had been rejected."""
+        result: dict[str, list[str]] = {}
+        for status, _ in self.statuses.counts():
+            if not status.rejected:
+                result[status.message] = []
+        if result:
+            for name, status in self.statuses.items():
+                if not status.rejected:
+                    result[status.message].append(name)
+        return result
+
     def message(self) -> str:
         """The text of the FailedScheduling event, without what PostFilter adds."""
         head = f"0/{self.total_nodes} nodes are available:"
@@ -164,9 +176,18 @@ class NoNodesError(SchedulingFailure):
 
 
 class PluginError(SchedulingFailure):
-    """A plugin failed (code Error); `plugin` is its name, `point` the extension point."""
+    """A plugin failed (code Error); `plugin` is its name, `point` the extension point.
 
-    def __init__(self, pod: Pod, plugin: str, point: str, text: str) -> None:
+    `node_name`: the node that a filter failed at, "" where it failed at all that it was asked about. It is named in the string,
+    and in `message`, which is kube-scheduler's, it is not.
+    """
+
+    def __init__(self, pod: Pod, plugin: str, point: str, text: str, *, node_name: str = "") -> None:
         self.plugin = plugin
         self.point = point
-        super().__init__(pod, text)
+        self.node_name = node_name
+        self._text = text
+        super().__init__(pod, f"{text} (on node {node_name})" if node_name else text)
+
+    def message(self) -> str:
+        return self._text

@@ -81,7 +81,7 @@ def _first_of_each(verdicts: Verdicts) -> Iterator[tuple[Status, int, Sequence[i
 def _group_line(group: _Group, diagnosis: Diagnosis) -> str:
     names = ", ".join(map(diagnosis.statuses.name_at, group.examples))
     more = ", ..." if group.nodes > _EXAMPLES else ""
-    hope = "" if group.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE else "; evicting pods might help"
+    hope = "; evicting pods might help" if group.code is Code.UNSCHEDULABLE else ""
     return f"{group.nodes} of {diagnosis.total_nodes} nodes: {group.reason} [{group.plugin}]{hope} ({names}{more})"
 
 

@@ -38,7 +38,8 @@ class _KeptStep(NamedTuple):
 
     @property
     def faulty(self) -> bool:
-        return self.kept.faulty
+        """Errors are not kept."""
+        return False
 
     def verdicts(self, view: RowView) -> Iterator[tuple[str, Verdicts]]:
         rows = view.rows if self.positions is None else view.rows[self.positions]
@@ -50,7 +51,7 @@ class _KeptStep(NamedTuple):
 class FilterOutcome:
     """Which rows passed (`feasible`: positions in `view`, ascending), and on demand why the others failed.
 
-    `faulty`: some plugin returned a status that is not a rejection, which may be the one that counts for a position.
+    `faulty`: some plugin returned an error for a position.
     """
 
     def __init__(
@@ -89,6 +90,13 @@ class Advised(NamedTuple):
     verdicts: Verdicts
 
 
+class NodeError(NamedTuple):
+    """What a filter returned for a node that is not a rejection; `status` names the plugin, and says what it failed at."""
+
+    node_name: str
+    status: Status
+
+
 class Feasibility(NamedTuple):
     """Which rows of `view` passed all filters (`feasible`: positions, ascending), taking nominated pods into account."""
 
@@ -103,15 +111,36 @@ class Feasibility(NamedTuple):
     def view(self) -> RowView:
         return self.outcome.view
 
-    def check(self, pod: Pod) -> None:
-        """Raises PluginError if a plugin returned an error, unless nominated pods kept it from being asked."""
-        if not self.outcome.faulty and not (self.crowded is not None and self.crowded.outcome.faulty):
-            return
+    @property
+    def faulty(self) -> bool:
+        """Some plugin returned an error for a position, be it the first failure there or not."""
+        return self.outcome.faulty or (self.crowded is not None and self.crowded.outcome.faulty)
+
+    def errors(self) -> list[NodeError]:
+        """The errors that plugins returned for single rows, by position, where they are the first failure.
+
+        Ask before the next attempt, and before the snapshot moves on.
+        """
+        if not self.faulty:
+            return []
         codes, table = self.verdicts()
-        found = (table[i] for i in np.unique(codes).tolist())
-        fault = next((status for status in found if status is not None and not status.rejected), None)
-        if fault is not None:
-            raise PluginError(pod, fault.plugin, "filter", fault.message)
+        erroneous = np.array([status is not None and not status.rejected for status in table], np.bool_)
+        found = ((position, table[int(codes[position])]) for position in np.flatnonzero(erroneous[codes]).tolist())
+        return [NodeError(self.view.name(position), status) for position, status in found if status is not None]
+
+    def check(self, pod: Pod) -> None:
+        """Raises PluginError if no row passed and a plugin returned an error for one.
+
+        As long as there is a row that passed, an error only rejects the row that it is about: kube-scheduler fails the attempt, so
+        that whatever is wrong with one node stops every pod.
+        """
+        if len(self.feasible):
+            return
+        errors = self.errors()
+        if errors:
+            node, status = errors[0]
+            where = node if len(errors) < len(self.view) else ""
+            raise PluginError(pod, status.plugin, "filter", status.message, node_name=where)
 
     def verdicts(self) -> Verdicts:
         """The first failure of each position. Ask before the next attempt, and before the snapshot moves on."""
@@ -153,7 +182,7 @@ class FilterChain:
     def run(self, state: CycleState, pod: Pod, view: RowView) -> FilterOutcome:
         """Filter the rows of the view.
 
-        Raises PluginError if a plugin raises anything. If one returns an error for a row, the row fails; see `faulty`.
+        Raises PluginError if a plugin raises anything. If one returns an error for a row, that row fails; see `faulty`.
         """
         kept = self._kept.of(pod, view)
         positions: Rows | None = None
@@ -253,7 +282,7 @@ def one_reason(rejected: Any, status: Status) -> Verdicts:
 
 
 def failing(size: int, error: str) -> Verdicts:
-    """The plugin cannot work: an error for every row, which ends the attempt."""
+    """The plugin cannot work: an error for every row that has passed so far, which ends the attempt."""
     return Verdicts(np.ones(size, np.int16), (None, Status(Code.ERROR, (error,))))
 
 

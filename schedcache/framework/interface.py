@@ -37,8 +37,9 @@ class Verdicts(NamedTuple):
 
     @property
     def faulty(self) -> bool:
-        """Some status of the table is not a rejection but an error, which a row may have."""
-        return any(status is not None and not status.rejected for status in self.table)
+        """Some row has a status that is not a rejection but an error."""
+        errors = [i for i, status in enumerate(self.table) if status is not None and not status.rejected]
+        return bool(errors) and bool(np.isin(self.codes, errors).any())
 
 
 ALL_PASS: Sequence[None] = (None,)

@@ -32,8 +32,8 @@ Why a changed view never gets here
     compute than all rows that changed.
 
 What goes wrong
-    If a plugin fails on some row, the kept results stay at their version, and the plugins are called, in order, only for the
-    rows in question: a fault on another row does not end the attempt.
+    If a plugin raises, or returns an error for some row, the kept results stay at their version, and the plugins are called, in
+    order, only for the rows in question: a fault on another row does not count, and one that passes is not kept.
 """
 
 from collections import OrderedDict
@@ -88,18 +88,19 @@ class KeptFilters:
         self.tables = [StatusTable() for _ in plugins]
         self.statuses = 1
         """The length of the longest table."""
-        self.faulty = False
-        """Some row may have a status that is no rejection: an error."""
 
-    def refresh(self, state: CycleState, pod: Pod, moved: "Moved") -> None:
+    def refresh(self, state: CycleState, pod: Pod, moved: "Moved") -> bool:
+        """False: nothing is kept, as some row has an error. Raises PluginError."""
         if self.version == moved.version:
-            return
+            return True
         if len(self.passes) < moved.capacity:
             self._grow(moved.capacity)
         for i, plugin in enumerate(self.plugins):
             view = moved.nodes if _filter_locality(plugin) == Locality.NODE else moved.all
             if len(view):
                 verdicts = call_filter(plugin, state, pod, view)
+                if verdicts.faulty:
+                    return False
                 self.codes[i, view.index] = 0 if len(verdicts.table) == 1 else self._own_codes(i, verdicts)
         if len(moved.all):
             passes = np.ones(len(moved.all), np.bool_)
@@ -108,6 +109,7 @@ class KeptFilters:
                     passes &= self.codes[i, moved.all.index] == 0
             self.passes[moved.all.index] = passes
         self.version = moved.version
+        return True
 
     def verdicts(self, index: int, rows: Rows) -> Verdicts:
         """What one of the plugins says of these rows. Ask before the snapshot moves on."""
@@ -119,19 +121,15 @@ class KeptFilters:
         if self.statuses > 1:
             self.tables = [StatusTable() for _ in self.plugins]
         self.statuses = 1
-        self.faulty = False
 
     def _own_codes(self, index: int, verdicts: Verdicts) -> npt.NDArray[np.integer[Any]]:
         """Each call has a table of its own; one table lasts here."""
         table = self.tables[index]
-        known = len(table.statuses)
         numbers = list(map(table.code, verdicts.table))
         numbers[0] = 0
-        if len(table.statuses) > known:
-            self.faulty = self.faulty or verdicts.faulty
-            if len(table.statuses) > self.statuses:
-                self.statuses = len(table.statuses)
-                self._widen()
+        if len(table.statuses) > self.statuses:
+            self.statuses = len(table.statuses)
+            self._widen()
         if numbers == list(range(len(numbers))):
             return verdicts.codes
         return np.array(numbers, self.codes.dtype).take(verdicts.codes)
@@ -165,9 +163,10 @@ class KeptScores:
         self.in_range = True
         """No final score was ever outside 0..100."""
 
-    def refresh(self, state: CycleState, pod: Pod, moved: "Moved") -> None:
+    def refresh(self, state: CycleState, pod: Pod, moved: "Moved") -> bool:
+        """Raises PluginError."""
         if self.version == moved.version:
-            return
+            return True
         if len(self.final_total) < moved.capacity:
             more = moved.capacity - len(self.final_total)
             self.raw = np.concatenate([self.raw, np.zeros((len(self.plugins), more), np.int64)], axis=1)
@@ -184,6 +183,7 @@ class KeptScores:
                 total += final[i] * self._weights[i]
             self.final_total[moved.all.index] = total
         self.version = moved.version
+        return True
 
     def scores(self, index: int, view: RowView) -> Scores:
         """The raw scores of one of the plugins. Ask before the snapshot moves on."""
@@ -266,10 +266,9 @@ class KeptResults:
 
     def _refreshed(self, kept: KeptFilters | KeptScores, state: CycleState, pod: Pod, snapshot: "Snapshot") -> bool:
         try:
-            kept.refresh(state, pod, self._moved_since(kept.version, snapshot))
+            return kept.refresh(state, pod, self._moved_since(kept.version, snapshot))
         except PluginError:
             return False
-        return True
 
     def _moved_since(self, version: int, snapshot: "Snapshot") -> Moved:
         moved = self._moved

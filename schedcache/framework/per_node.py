@@ -13,6 +13,7 @@ import numpy as np
 from schedcache.framework.interface import CycleState, Scores, Verdicts
 from schedcache.framework.plugin_calls import checked_status, rejection
 from schedcache.framework.row_view import RowView
+from schedcache.framework.status import Code, Status
 from schedcache.framework.status_table import StatusTable
 from schedcache.model import Pod
 
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
 
 class PerNodeFilter:
-    """Asks `plugin.filter(state, pod, node_info) -> Status | None` row by row."""
+    """Asks `plugin.filter(state, pod, node_info) -> Status | None` row by row.
+
+    What it raises, or answers in place of a status, is an error of that node: about the others it can be asked all the same.
+    """
 
     def __init__(self, plugin: Any) -> None:
         self.name: str = plugin.name
@@ -29,10 +33,16 @@ class PerNodeFilter:
         _take_over(self, plugin, "filter_locality", "locality_key", "explain")
 
     def filter(self, state: CycleState, pod: Pod, view: RowView) -> Verdicts:
-        ask, table = self._plugin.filter, StatusTable()
-        answers = (rejection(checked_status(ask(state, pod, node))) for node in hypothetical_nodes(view))
+        table = StatusTable()
+        answers = (self._ask(state, pod, node) for node in hypothetical_nodes(view))
         codes = np.fromiter(map(table.code, answers), np.int32, len(view))
         return Verdicts(codes, table.statuses)
+
+    def _ask(self, state: CycleState, pod: Pod, node: "NodeInfo") -> Status | None:
+        try:
+            return rejection(checked_status(self._plugin.filter(state, pod, node)))
+        except Exception as error:  # noqa: BLE001  plugins are foreign code; the fault becomes the verdict on this node
+            return Status(Code.ERROR, (str(error) or type(error).__name__,))
 
 
 class PerNodeScore:

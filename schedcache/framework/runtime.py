@@ -160,6 +160,9 @@ class Framework(Lifecycle):
         """Called for each attempt: the timer for its plugins, None if they are not timed."""
         return None
 
+    def tell_errors(self, found: Feasibility) -> None:
+        """Called for each attempt that has filtered all candidates: some filters may have returned errors for single nodes."""
+
     def evaluations(self) -> Mapping[str, Mapping[str, int]]:
         """Extension point (PreFilter, Filter, PreScore, Score) -> plugin -> how often it was asked and did not skip.
 
@@ -227,6 +230,8 @@ class Framework(Lifecycle):
         evaluation.filtered = found
         positions, view = found.feasible, found.view
         evaluation.feasible = feasible = view if len(positions) == len(view) else view.take(positions)
+        if advice is not None and advice.unasked:
+            return
         if not evaluation.on_nominated_node:
             found.check(pod)
         if len(feasible) > 1 and not evaluation.on_nominated_node:
@@ -242,6 +247,7 @@ class Framework(Lifecycle):
     ) -> Feasibility:
         candidates = self.candidates(evaluation.snapshot, pre_filter)
         found = self.run_filters(evaluation.state, evaluation.pod, candidates, nominated)
+        self.tell_errors(found)
         if self._sampling is not None and not evaluation.exhaustive:
             found = self._sample(self._sampling, found, evaluation.snapshot.num_nodes, advice)
         if advice is None:

@@ -21,6 +21,9 @@ class Metrics(Protocol):
     def plugin_execution(self, plugin: str, point: str, status: str, seconds: float) -> None:
         """One plugin was called at an extension point, in a sampled attempt."""
 
+    def filter_failed(self, plugin: str) -> None:
+        """In one attempt, a filter returned errors for nodes, which count as rejected."""
+
     def pod_scheduled(self, attempts: int, sli_seconds: float | None) -> None:
         """A pod was bound; the time counts from its first attempt."""
 
@@ -46,7 +49,7 @@ class Metrics(Protocol):
         """The evictions for one pod are over; `result` is `success` or `error`."""
 
     def volume_stage_failed(self, stage: str) -> None:
-        """An attempt ended in an error at a pod's claims; `stage` is `predicate`, `assume` or `bind`."""
+        """Something failed at a pod's claims; `stage` is `predicate` (on some node at least), `assume` or `bind`."""
 
     def bind_doubt(self, outcome: str) -> None:
         """What a live read showed of a pod whose bind had an unknown outcome, or whose confirmation was late."""
@@ -71,6 +74,7 @@ class NoMetrics:
     def scheduling_algorithm(self, seconds: float) -> None: ...
     def extension_point(self, point: str, status: str, profile: str, seconds: float) -> None: ...
     def plugin_execution(self, plugin: str, point: str, status: str, seconds: float) -> None: ...
+    def filter_failed(self, plugin: str) -> None: ...
     def pod_scheduled(self, attempts: int, sli_seconds: float | None) -> None: ...
     def event_handled(self, event: str, seconds: float) -> None: ...
     def permit_wait(self, result: str, seconds: float) -> None: ...

@@ -16,6 +16,7 @@ from schedcache.framework.runtime import Nominated
 from schedcache.framework.scoring import ScoreTable
 from schedcache.model import Pod
 from schedcache.ports import Metrics
+from schedcache.scheduling.node_errors import NodeErrors
 
 if TYPE_CHECKING:
     from schedcache.cache import Snapshot
@@ -35,12 +36,17 @@ class MeasuredFramework(Framework):
         super().__init__(*args)
         self._metrics = metrics
         self._clock = clock
+        self._node_errors = NodeErrors(metrics)
         self._timer = PluginTimer(clock, metrics.plugin_execution)
         # At random and not every tenth, so that periodic attempts are sampled too. The seed does not matter.
         self._chance = random.Random(0)
 
     def sample(self) -> PluginTimer | None:
         return self._timer if self._chance.random() < SAMPLED else None
+
+    def tell_errors(self, found: Feasibility) -> None:
+        if found.faulty:
+            self._node_errors.tell(found.errors())
 
     def _tell(self, point: str, started: float, status: str) -> None:
         self._metrics.extension_point(point, status, self.scheduler_name, self._clock() - started)
@@ -58,7 +64,8 @@ class MeasuredFramework(Framework):
         started, status = self._clock(), _ERROR
         try:
             found = super().run_filters(state, pod, view, nominated)
-            status = (Code.SUCCESS if len(found.feasible) else Code.UNSCHEDULABLE).label
+            rejected = Code.ERROR if found.faulty else Code.UNSCHEDULABLE
+            status = (Code.SUCCESS if len(found.feasible) else rejected).label
             return found
         finally:
             self._tell("Filter", started, status)

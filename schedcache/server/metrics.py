@@ -85,6 +85,10 @@ class PrometheusMetrics:
             "permit_wait_duration_seconds", "Time that pods waited on Permit, by result.", _ATTEMPT_SECONDS, "result"
         )
         self._permit = cache(lambda result: permit.labels(result).observe)
+        failed = self._counter(
+            "filter_errors", "Attempts in which a filter failed at nodes, which counted as rejected.", "plugin"
+        )
+        self._failed_filters = cache(lambda plugin: failed.labels(plugin).inc)
         self._define_queue_metrics()
         self._define_extender_metrics()
         self._define_preemption()
@@ -153,7 +157,7 @@ class PrometheusMetrics:
 
     def _define_repairs(self) -> None:
         self._volume_faults = self._counter(
-            "volume_scheduling_stage_error", "Attempts that ended in an error at a pod's claims, by stage.", "operation"
+            "volume_scheduling_stage_error", "Attempts with an error at a pod's claims, by stage.", "operation"
         )
         self._doubts = self._counter(
             "bind_doubts", "Live reads of pods whose binding was uncertain, by what they showed.", "outcome"
@@ -171,6 +175,9 @@ class PrometheusMetrics:
 
     def plugin_execution(self, plugin: str, point: str, status: str, seconds: float) -> None:
         self._plugins(plugin, point, status)(seconds)
+
+    def filter_failed(self, plugin: str) -> None:
+        self._failed_filters(plugin)()
 
     def pod_scheduled(self, attempts: int, sli_seconds: float | None) -> None:
         self._pod_attempts(attempts)

@@ -102,7 +102,13 @@ def _held_by(framework: Framework, pod: Pod) -> str:
 
 
 def _aside(decision: Decision) -> list[str]:
-    return [f"not all could be looked at: {decision.aside}"] if decision.aside else []
+    """What was wrong though there is a decision."""
+    found = [f"not all could be looked at: {decision.aside}"] if decision.aside else []
+    if decision.diagnosis is not None and decision.selected:
+        for text, names in decision.diagnosis.errors().items():
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            found.append(f"left out, as it could not be looked at: node {names[0]}{more}: {text}")
+    return found
 
 
 def _choice(decision: Decision) -> list[str]:

@@ -199,8 +199,11 @@ def test_an_error_on_a_row_that_failed_before_does_not_count(locality):
     if locality:
         before.filter_locality = faulty.filter_locality = locality
     assert schedule(make_framework(before, faulty), make_pod("p"), make_snapshot("n1", "n2")).node_name == "n2"
+    assert schedule(make_framework(faulty, before), make_pod("p"), make_snapshot("n1", "n2")).node_name == "n2"
+    with pytest.raises(FitError):
+        schedule(make_framework(before, faulty, rejecting("C", "n2")), make_pod("p"), make_snapshot("n1", "n2"))
     with pytest.raises(PluginError, match="bad"):
-        schedule(make_framework(faulty, before), make_pod("p"), make_snapshot("n1", "n2"))
+        schedule(make_framework(faulty, before, rejecting("C", "n2")), make_pod("p"), make_snapshot("n1", "n2"))
 
 
 def test_nominated_pods_of_at_least_the_priority_take_their_room():

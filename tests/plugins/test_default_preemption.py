@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from schedcache.framework import Code, FitError, PluginError, Registry, Status, unschedulable
+from schedcache.framework import Code, FitError, PluginError, Registry, Status, one_reason, unschedulable
 from schedcache.framework.filtering import passing
 from schedcache.framework.row_view import HypotheticalView
 from schedcache.model import Pod
@@ -238,6 +238,23 @@ def test_a_node_that_needs_no_victims_is_an_error():
     node_name, status = attempt(cluster, pod("p", 1))
     assert (node_name, status.code) == (None, Code.ERROR)
     assert status.message == 'preemption: expected at least one victim pod on node "n1"'
+
+
+class BrokenAtOne(Broken):
+    """The same, but only on the node n1."""
+
+    name = "BrokenAtOne"
+
+    def filter(self, _state, _pod, view):
+        at = np.array([name == "n1" and bool(view.changed) for name in view.names()])
+        return one_reason(at, Status(Code.ERROR, ("out of order",)))
+
+
+def test_a_node_at_which_a_filter_fails_in_the_dry_run_is_no_candidate():
+    nodes_and_pods = [node("n1"), node("n2")], [pod("x", 0, "4", "n1"), pod("y", 5, "4", "n2")]
+    cluster = with_plugin(BrokenAtOne, *nodes_and_pods)
+    node_name, status = attempt(cluster, pod("p", 6, "4"))
+    assert (node_name, status.code, victims(cluster)) == ("n2", Code.SUCCESS, ["y"])
 
 
 def test_a_filter_that_fails_in_the_dry_run_is_an_error_that_names_it():

@@ -39,6 +39,18 @@ def verdict(found):
     return found["plugin"], found["code"], sorted(found["reasons"])
 
 
+def as_decided_here(want):
+    """kube-scheduler's answer as ours has to be: (verdicts, feasible nodes, messages of which it has one, scores or None).
+
+    They differ in one point, on purpose. There an error at any node ends the attempt, so a single bound pod that a filter cannot
+    read stops every pod that has volumes, wherever these would fit. Here that node counts as rejected, with the same
+    status, and the attempt ends with the error only if no node is left. What the other nodes would score was not recorded then.
+    """
+    rejected = {node: verdict(found) for node, found in want["rejected"].items()}
+    errors = {reasons[0] for _, code, reasons in rejected.values() if code == "Error"}
+    return rejected, want["feasible"], {""} if want["feasible"] else errors, None if errors else want["scores"]
+
+
 @pytest.mark.parametrize("case", [pytest.param(case, id=f"random-{i:03}") for i, case in enumerate(CASES)])
 def test_decides_as_kube_scheduler_did(case):
     got = simulate(objects=case["objects"], pod=case["pod"], config=CONFIG)
@@ -50,11 +62,11 @@ def test_decides_as_kube_scheduler_did(case):
         assert verdict(got["preFilterRejected"]) == verdict(stopped)
     else:
         assert got["preFilterRejected"] is None
-        rejected = {node: verdict(found) for node, found in want["rejected"].items()}
+        rejected, feasible, messages, scores = as_decided_here(want)
         assert {node: verdict(found) for node, found in got["rejected"].items()} == rejected
-        errors = {reasons[0] for _, code, reasons in rejected.values() if code == "Error"}
-        if errors:
-            assert got["message"] in errors
+        assert got["feasible"] == feasible
+        assert not messages or got["message"] in messages
+        if scores is None:
+            assert sorted(got["scores"]) == feasible
         else:
-            assert got["feasible"] == want["feasible"]
-            assert {node: scores["total"] for node, scores in got["scores"].items()} == want["scores"]
+            assert {node: found["total"] for node, found in got["scores"].items()} == scores

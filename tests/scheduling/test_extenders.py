@@ -16,7 +16,7 @@ from schedcache.ports import ExtenderError, ExtenderResult, FilterAnswer, MetaVi
 from schedcache.scheduling import schedule_one
 from schedcache.server.metrics import PrometheusMetrics
 from schedcache.testing import make_node, settle
-from tests.scheduling.world import Api, World, make_pod
+from tests.scheduling.world import Api, Fit, World, make_pod
 
 FAULT = ExtenderError("extender 'gpu': it is broken", ExtenderResult.STATUS)
 
@@ -591,6 +591,31 @@ async def test_nobody_is_evicted_for_a_pod_that_goes_while_the_extender_is_asked
         await settle()
         assert world.api.evictions == []
         world.check_at_rest()
+
+
+class FailsAtA(Fit):
+    """Fails at the node a."""
+
+    name = "FailsAtA"
+
+    def filter(self, state: Any, pod: Pod, node_info: Any) -> Status | None:
+        return Status(Code.ERROR, ("broken disk",)) if node_info.name == "a" else None
+
+
+@pytest.mark.parametrize("refuses", [{}, {"b": "no b"}])
+async def test_a_node_that_a_filter_fails_at_is_not_asked_about(refuses: dict[str, str]):
+    """Where extenders leave no other, the attempt ends with that error."""
+    peer = Peer(refuses=refuses)
+    async with World(extenders=[peer], extra={"FailsAtA": FailsAtA}) as world:
+        world.add_node("a")
+        world.add_node("b")
+        world.api.create("p", priority=200)
+        await settle()
+        assert peer.asked == [("filter", "p", ["b"])]
+        if refuses:
+            assert message_of(world, "p") == 'running "FailsAtA" filter plugin: broken disk (on node a)'
+        else:
+            assert world.api.node_of("p") == "b"
 
 
 def test_the_metrics_of_extenders_are_served():

@@ -31,6 +31,7 @@ def test_what_is_told_is_counted_under_its_name_and_labels():
     metrics.schedule_attempt("schedcache", "scheduled", 0.003)
     metrics.scheduling_algorithm(0.0005)
     metrics.plugin_execution("Fit", "Filter", "Success", 0.00002)
+    metrics.filter_failed("Fit")
     metrics.pod_scheduled(2, 0.5)
     metrics.pod_scheduled(40, None)
     metrics.event_handled("PodAdd", 0.00001)
@@ -51,6 +52,7 @@ def test_what_is_told_is_counted_under_its_name_and_labels():
     assert found["scheduler_scheduling_algorithm_duration_seconds_count", ()] == 1
     fit = (("extension_point", "Filter"), ("plugin", "Fit"), ("status", "Success"))
     assert found["scheduler_plugin_execution_duration_seconds_count", fit] == 1
+    assert found["scheduler_filter_errors_total", (("plugin", "Fit"),)] == 1
     assert found["scheduler_pod_scheduling_attempts_sum", ()] == 42
     assert found["scheduler_pod_scheduling_sli_duration_seconds_sum", (("attempts", "2"),)] == 0.5
     assert found["scheduler_event_handling_duration_seconds_count", (("event", "PodAdd"),)] == 1
