@@ -63,9 +63,9 @@ def node(name, zone="a", **fields):
     return make_node(name, zone, **fields)
 
 
-def pod(name, priority=0, cpu="1", on="", *, app="a", labels=None, start="", **fields):
+def pod(name, priority=0, cpu="1", on="", *, app="a", labels=None, start="", status=None, **fields):
     own = {"app": app} if app else {}
-    status = {"startTime": start} if start else {}
+    status = ({"startTime": start} if start else {}) | (status or {})
     return make_pod(
         name, node=on, cpu=cpu, labels={**own, **(labels or {})}, priority=priority, status=status, **fields
     )

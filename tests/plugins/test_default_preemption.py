@@ -173,6 +173,28 @@ def test_pods_that_are_taken_off_are_not_looked_at_node_by_node(wanted, monkeypa
     assert attempt(cluster, pod("p", 9, **wanted))[0] == "n0"
 
 
+EVICTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+
+
+@pytest.mark.parametrize(
+    ("priority", "condition", "waits"),
+    [
+        pytest.param(9, EVICTED, True, id="lower"),
+        pytest.param(10, EVICTED, False, id="equal"),
+        pytest.param(11, EVICTED, False, id="higher"),
+        pytest.param(9, {**EVICTED, "status": "False"}, False, id="lower, not disrupted"),
+        pytest.param(9, {**EVICTED, "reason": "EvictionByEvictionAPI"}, False, id="lower, evicted by another"),
+    ],
+)
+def test_only_pods_of_lower_priority_that_go_for_a_preemptor_are_waited_for(priority, condition, waits):
+    going = pod("going", priority, "1", "n1", terminating=True, status={"conditions": [condition]})
+    cluster = Cluster([node("n1")], [going, pod("low", 0, "3", "n1")])
+    node_name, status = attempt(cluster, pod("p", 10, "3", nominated="n1"))
+    told = "not eligible due to a terminating pod on the nominated node."
+    assert (node_name, status.message.endswith(told)) == ((None, True) if waits else ("n1", False))
+    assert victims(cluster) == ([] if waits else ["low"])
+
+
 def test_without_anything_to_evict_with_nothing_is_preempted():
     plugin = DefaultPreemption(None, handle())
     cluster = Cluster([node("n1")], [pod("x", 0, "4", "n1")])
