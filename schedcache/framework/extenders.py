@@ -265,7 +265,8 @@ class PreemptionAdvice:
     """What extenders say of candidates for preemption, asked between two calls of PostFilter.
 
     It is in the attempt's CycleState, by its type. A PostFilter plugin that finds it there without an answer leaves its `candidates`
-    and does nothing yet; it is called again with the same state, on the same snapshot, when `left` has the answer.
+    and does nothing yet; it is called again with the same state, on the same snapshot, when `left` has the answer, or `fault` says
+    why there is none.
     """
 
     def __init__(self, extenders: Extenders) -> None:
@@ -273,22 +274,27 @@ class PreemptionAdvice:
         self.candidates: Mapping[str, Victims] = {}
         """By node name."""
         self.left: Mapping[str, Victims] | None = None
+        self.fault = ""
+        """Of an extender that is not ignorable; with it, nobody may be evicted."""
         self.since: float | None = None
         """When the plugin was called first, on its clock."""
 
     @property
     def is_wanted(self) -> bool:
-        """There is a question without an answer."""
-        return bool(self.candidates) and self.left is None
+        """There is a question that has not been asked."""
+        return bool(self.candidates) and self.left is None and not self.fault
 
     async def ask(self, pod: Pod, snapshot: "Snapshot") -> None:
-        """Raises ExtenderError where one that is not ignorable gives no answer."""
+        """Ask, for `left` or a `fault`."""
 
         def pods_on(node_name: str) -> Iterable[Pod] | None:
             info = snapshot.node_info_map.get(node_name)
             return None if info is None else info.pods
 
-        self.left = await self._extenders.process_preemption(pod, self.candidates, pods_on)
+        try:
+            self.left = await self._extenders.process_preemption(pod, self.candidates, pods_on)
+        except ExtenderError as error:
+            self.fault = str(error)
 
 
 def _objection(extender: Extender, answer: FilterAnswer, name: str) -> Status:

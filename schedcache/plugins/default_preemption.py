@@ -78,6 +78,8 @@ class DefaultPreemption:
         if executor is None or filters is None:
             return None, unschedulable()
         advice = state.get(PreemptionAdvice)
+        if advice is not None and advice.fault:
+            return None, Status(Code.ERROR, (advice.fault,))
         if advice is not None and advice.left is not None:
             return self._evict_one(executor, pod, advice.left)
         executor.attempted()

@@ -229,18 +229,12 @@ class SchedulingCycle:
         error.state[PreemptionAdvice] = advice = PreemptionAdvice(extenders)
         rejected = error.diagnosis.statuses
         nominated, status = framework.run_post_filter(error.state, info.pod, self._snapshot, rejected)
-        message = status.message
         if advice.is_wanted:
-            try:
-                await advice.ask(info.pod, self._snapshot)
-            except ExtenderError as fault:
-                nominated, message = None, f"preemption: {fault}"
-            else:
-                if not self._still_waits(info):
-                    return
-                nominated, status = framework.run_post_filter(error.state, info.pod, self._snapshot, rejected)
-                message = status.message
-        failure = Failure.unfit(error, post_filter_message=message, nominated_node_name=nominated)
+            await advice.ask(info.pod, self._snapshot)
+            if not self._still_waits(info):
+                return
+            nominated, status = framework.run_post_filter(error.state, info.pod, self._snapshot, rejected)
+        failure = Failure.unfit(error, post_filter_message=status.message, nominated_node_name=nominated)
         self._failures.handle(info, failure, started)
 
     def _assume(

@@ -558,20 +558,31 @@ async def test_victims_that_an_extender_has_added_count_in_the_choice():
 
 
 @pytest.mark.parametrize(
-    ("answer", "ignorable", "said"),
+    ("answer", "ignorable", "result", "said"),
     [
-        ({}, False, "preemption: no candidate node for preemption"),
-        (FAULT, False, "preemption: extender 'gpu': it is broken"),
-        ({"a": MetaVictims([], 0)}, False, "preemption: extender 'gpu': expected at least one victim pod on node 'a'"),
-        (FAULT, True, "preemption: found a potential placement for pod on node a, preempting 1 victims"),
+        ({}, False, "Unschedulable", "preemption: no candidate node for preemption"),
+        (FAULT, False, "Error", "preemption: extender 'gpu': it is broken"),
+        (
+            {"a": MetaVictims([], 0)},
+            False,
+            "Error",
+            "preemption: extender 'gpu': expected at least one victim pod on node 'a'",
+        ),
+        (FAULT, True, "Success", "preemption: found a potential placement for pod on node a, preempting 1 victims"),
     ],
 )
 async def test_an_extender_that_leaves_no_candidate_or_is_broken_stops_preemption_unless_it_is_ignorable(
-    answer, ignorable, said
+    answer, ignorable, result, said
 ):
-    async with full_world(Preemptor(answer, ignorable=ignorable)) as world:
+    peer = Preemptor(answer, ignorable=ignorable)
+    peer.free.clear()
+    async with full_world(peer) as world:
         world.api.create("p", cpu="4", priority=200)
         await settle()
+        await world.advance(2)
+        peer.free.set()
+        await settle()
+        assert world.metrics.evaluations == [(result, 2.0)], "the time that the extender took is a part of it"
         assert world.recorder.notes("p")[0] == f"0/2 nodes are available: 2 Insufficient cpu. {said}"
         evicted = {uid for uid in ("a1", "b1", "b2") if ("default", uid) not in world.api.pods}
         assert evicted == ({"a1"} if ignorable else set())
