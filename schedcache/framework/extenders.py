@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import structlog
 
 from schedcache.framework.filtering import Advised, Feasibility
@@ -208,15 +209,21 @@ class Advice:
         self.unasked = ()
         if not len(positions):
             return found
-        rows, names, get = view.rows[positions].tolist(), view.columns.names, self._codes.get
-        codes = np.array([get(names[row], self._not_asked) for row in rows], np.intp)
+        rows = view.rows[positions].tolist()
+        codes = self._codes_of(rows, view.columns.names)
         left = positions[codes == 0]
         if not len(left) and self._questions < _MOST_QUESTIONS:
             infos = view.columns.infos
-            self.unasked = [infos[row].node for row, code in zip(rows, codes, strict=True) if code == self._not_asked]
+            self.unasked = [infos[rows[i]].node for i in np.flatnonzero(codes == self._not_asked).tolist()]
         if len(left) == len(positions):
             return found
         return found._replace(feasible=left, advised=Advised(positions, Verdicts(codes, self._table.statuses)))
+
+    def _codes_of(self, rows: Sequence[int], names: Sequence[str]) -> npt.NDArray[np.intp]:
+        if not self._codes:
+            return np.full(len(rows), self._not_asked, np.intp)
+        get = self._codes.get
+        return np.array([get(names[row], self._not_asked) for row in rows], np.intp)
 
     def add_scores(self, scores: ScoreTable) -> ScoreTable:
         """The scores of plugins and extenders together."""
@@ -230,9 +237,12 @@ class Advice:
         nodes, self.unasked = self.unasked, ()
         self._questions += 1
         extenders = self._extenders.interested(pod)
+        # Evaluations come before and after, each of some milliseconds where there are thousands of nodes: others have their turn.
+        await asyncio.sleep(0)
         left = await self._filter(extenders, pod, nodes)
         if len(left) > 1:
             await self._prioritize(extenders, pod, left)
+        await asyncio.sleep(0)
 
     async def _filter(self, extenders: Sequence[Extender], pod: Pod, nodes: Sequence[Node]) -> Sequence[Node]:
         """One after the other, each about what those before it left."""
@@ -244,11 +254,12 @@ class Advice:
             if answer is None:
                 continue
             passed = frozenset(answer.node_names)
-            for node in left:
-                if node.name not in passed:
-                    self._codes[node.name] = self._table.code(_objection(extender, answer, node.name))
-            left = [node for node in left if node.name in passed]
-        self._codes.update((node.name, 0) for node in left)
+            before, left = left, [node for node in left if node.name in passed]
+            if len(left) < len(before):
+                for node in before:
+                    if node.name not in passed:
+                        self._codes[node.name] = self._table.code(_objection(extender, answer, node.name))
+        self._codes.update(dict.fromkeys([node.name for node in left], 0))
         return left
 
     async def _prioritize(self, extenders: Sequence[Extender], pod: Pod, nodes: Sequence[Node]) -> None:

@@ -211,6 +211,23 @@ async def test_others_are_decided_and_bound_while_an_extender_takes_its_time():
         world.check_at_rest()
 
 
+async def test_others_have_a_turn_before_and_after_an_extender_is_asked():
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(take_turns())
+    advice = Advice(Extenders([Peer()]))
+    advice.unasked = [make_node("a")]
+    await advice.ask(make_pod("p", priority=200))
+    others.cancel()
+    assert turns == 2
+
+
 async def test_pods_whose_backoff_runs_do_not_slip_past_the_lane():
     peer = Peer(refuses={"a": "no"})
     async with World(extenders=[peer]) as world:
