@@ -187,7 +187,7 @@ async def measure(port: int, fault: str, nodes: int, pods: int, rounds: int) -> 
         without, beside = Side(everywhere), Side(everywhere, extenders=extenders)
         for side in (without, beside):
             await stack.enter_async_context(side.world)
-            await side.round(-1, pods // 4)
+            await side.round(-1, pods)
             side.times.clear()
         tune_gc()
         for number in range(rounds):
@@ -208,8 +208,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, nargs="+", default=[500, 5000])
     parser.add_argument("--fault", nargs="+", choices=FAULTS, default=list(FAULTS))
-    parser.add_argument("--pods", type=int, default=200, help="in each round; 100 come in a second")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--pods", type=int, default=50, help="in each round; 100 come in a second")
+    parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

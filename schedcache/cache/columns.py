@@ -56,6 +56,7 @@ class Columns:
         self.requested: Int64s = np.zeros((len(_FIXED), n), np.int64)
         self.non_zero_requested: Int64s = np.zeros((2, n), np.int64)
         self.pod_count: Int64s = np.zeros(n, np.int64)
+        self.priority_floor: Int64s = np.zeros(n, np.int64)
         self.allowed_pods: Int64s = np.zeros(n, np.int64)
         self.affinity_pods: Int64s = np.zeros(n, np.int64)
         self.required_anti_affinity_pods: Int64s = np.zeros(n, np.int64)
@@ -97,6 +98,10 @@ class Columns:
         yield "taints", self._taints
         for key, column in self._labels.items():
             yield f"label {key}", column
+
+    def with_lower_pods(self, rows: Rows, priority: int) -> Rows:
+        """Those of the rows with pods of lower priority, and some where such a pod has been: none that has one is left out."""
+        return rows[(self.priority_floor[rows] < priority) & (self.pod_count[rows] > 0)]
 
     def changed_since(self, version: int) -> Rows:
         """Rows written after `version`, each once, freed ones included."""
@@ -205,6 +210,7 @@ class Columns:
         self.non_zero_requested[CPU, row] = _clamp(non_zero.milli_cpu)
         self.non_zero_requested[MEMORY, row] = _clamp(non_zero.memory)
         self.pod_count[row] = len(new.pods_by_uid)
+        self.priority_floor[row] = new.priority_floor
         self.affinity_pods[row] = len(new.pods_with_affinity_by_uid)
         self.required_anti_affinity_pods[row] = len(new.pods_with_required_anti_affinity_by_uid)
         if old.used_ports != new.used_ports:
@@ -267,6 +273,7 @@ class Columns:
             "generation",
             "node_generation",
             "pod_count",
+            "priority_floor",
             "allowed_pods",
             "affinity_pods",
             "required_anti_affinity_pods",

@@ -32,6 +32,7 @@ class NodeInfo:
 
     `requested` is exact; `non_zero_requested` (milli_cpu and memory) counts 100 milli-CPU and 200 MiB for containers
     without a request. `used_ports` and `pvc_ref_counts` are counted: key -> number of references.
+    No pod is of lower priority than `priority_floor`, which need not be that of a pod that is still there.
     `image_states` is as old as `generation`, as in kube-scheduler. `add_pod`, `remove_pod` and the other changing methods
     raise ValueError on a frozen NodeInfo: change a `copy()`.
     """
@@ -49,6 +50,7 @@ class NodeInfo:
         "pods_by_uid",
         "pods_with_affinity_by_uid",
         "pods_with_required_anti_affinity_by_uid",
+        "priority_floor",
         "pvc_ref_counts",
         "requested",
         "used_ports",
@@ -63,6 +65,7 @@ class NodeInfo:
         self.pods_by_uid: dict[str, Pod] = {}
         self.pods_with_affinity_by_uid: dict[str, Pod] = {}
         self.pods_with_required_anti_affinity_by_uid: dict[str, Pod] = {}
+        self.priority_floor = 0
         self.used_ports: dict[HostPort, int] = {}
         self.pvc_ref_counts: dict[str, int] = {}
         self.image_states = NO_IMAGES
@@ -98,6 +101,7 @@ class NodeInfo:
         other.pods_by_uid = self.pods_by_uid.copy()
         other.pods_with_affinity_by_uid = self.pods_with_affinity_by_uid.copy()
         other.pods_with_required_anti_affinity_by_uid = self.pods_with_required_anti_affinity_by_uid.copy()
+        other.priority_floor = self.priority_floor
         other.used_ports = self.used_ports.copy()
         other.pvc_ref_counts = self.pvc_ref_counts.copy()
         other.image_states = self.image_states
@@ -112,6 +116,8 @@ class NodeInfo:
         self.touch()
         self._add_requests(pod)
         uid, spec = pod.uid, pod.shape.spec
+        if spec.priority < self.priority_floor or not self.pods_by_uid:
+            self.priority_floor = spec.priority
         self.pods_by_uid[uid] = pod
         if spec.has_pod_affinity:
             self.pods_with_affinity_by_uid[uid] = pod

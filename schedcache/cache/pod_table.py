@@ -79,10 +79,6 @@ class PodTable:
     def _due(self) -> npt.NDArray[np.intp]:
         return self._columns.order if self._version < 0 else self._columns.changed_since(self._version)
 
-    def lowest_priority(self) -> int:
-        """Of all pods; without any it is higher than every priority."""
-        return int(self.priority.min())
-
     def pods(self, row: int) -> list[Pod]:
         """The pods of a row, by slot."""
         return _ranked(self._columns.infos[row])

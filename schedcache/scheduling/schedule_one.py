@@ -145,7 +145,7 @@ class SchedulingCycle:
             nominated = self._state.queue.nominated_pods_for_node
             result = framework.schedule(info.pod, self._snapshot, nominated, self._rng)
         except FitError as error:
-            self.postponed = may_postpone and self._has_pods_to_look_at(framework, error)
+            self.postponed = may_postpone and self._has_pods_to_look_at(framework, info.pod, error)
             if not self.postponed:
                 self._make_room(info, framework, error, started)
             return None
@@ -153,11 +153,12 @@ class SchedulingCycle:
             self._state.metrics.scheduling_algorithm(self._state.clock() - started)
         return self._assume(info, framework, result, started)
 
-    def _has_pods_to_look_at(self, framework: Framework, error: FitError) -> bool:
+    def _has_pods_to_look_at(self, framework: Framework, pod: Pod, error: FitError) -> bool:
         """Whether PostFilter would spend long on pods that preemption has not seen yet, or not as they are now."""
         if not framework.points["post_filter"] or self._snapshot.pod_table_behind <= PODS_AT_ONCE:
             return False
-        return len(error.diagnosis.statuses.rows_with(Code.UNSCHEDULABLE)) > 0
+        rows = error.diagnosis.statuses.rows_with(Code.UNSCHEDULABLE)
+        return len(self._snapshot.columns.with_lower_pods(rows, pod.priority)) > 0
 
     async def _look_at_pods(self) -> None:
         """Others have their turn in between; the snapshot stays what it is."""
@@ -219,7 +220,7 @@ class SchedulingCycle:
     ) -> None:
         """As `_make_room`; where extenders have a say in whom to evict, they are asked in between."""
         extenders, points = framework.handle.extenders, framework.points
-        if self._has_pods_to_look_at(framework, error):
+        if self._has_pods_to_look_at(framework, info.pod, error):
             await self._look_at_pods()
             if not self._still_waits(info):
                 return

@@ -36,6 +36,10 @@ def _info(cache):
 
 CACHE_DAMAGE = {
     "requested": ("requested of node n1: expected ", lambda c: setattr(_info(c).requested, "memory", 1)),
+    "priority floor": (
+        "no pod on node n1 is below its priority_floor: does not hold",
+        lambda c: setattr(_info(c), "priority_floor", 1),
+    ),
     "requested scalar": ("requested of node n1: expected ", lambda c: _info(c).requested.scalar.update({"x.io/y": 2})),
     "non-zero requested": (
         "non_zero_requested of node n1: expected ",
@@ -198,6 +202,7 @@ SNAPSHOT_DAMAGE = {
         "non_zero_requested: expected {'n1': [1000, 209715200]}, found {'n1': [99, 99]}", "non_zero_requested"
     ),
     "pod_count": _column("pod_count: expected {'n1': 1}, found {'n1': 99}", "pod_count"),
+    "priority_floor": _column("priority_floor: expected {'n1': 0}, found {'n1': 99}", "priority_floor"),
     "allowed_pods": _column("allowed_pods: expected {'n1': 110}, found {'n1': 99}", "allowed_pods"),
     "affinity_pods": _column("affinity_pods: expected {'n1': 1}, found {'n1': 99}", "affinity_pods"),
     "required_anti_affinity_pods": _column(

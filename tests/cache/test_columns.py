@@ -112,6 +112,36 @@ def test_a_freed_row_is_used_again_and_keeps_nothing():
     assert (columns.row_of["n1"], columns.pod_count[2]) == (2, 1), "the ghost's pod is back with its node"
 
 
+def test_no_row_with_pods_of_lower_priority_is_left_out():
+    cache = make_cache()
+    for name in ("empty", "mixed", "negative"):
+        cache.add_node(make_node(name))
+    low = make_pod("low", "mixed", priority=3)
+    cache.add_pod(low)
+    cache.add_pod(make_pod("high", "mixed", priority=8))
+    cache.add_pod(make_pod("negative", "negative", priority=-5))
+    snapshot = updated(cache)
+    columns = snapshot.columns
+
+    def lower(priority):
+        return {columns.names[r] for r in columns.with_lower_pods(columns.order, priority).tolist()}
+
+    assert [lower(p) for p in (-5, -4, 3, 4, 99)] == [
+        set(),
+        {"negative"},
+        {"negative"},
+        {"negative", "mixed"},
+        {"negative", "mixed"},
+    ]
+    cache.remove_pod(low)
+    updated(cache, snapshot)
+    assert "mixed" in lower(9)
+    snapshot.assume(make_pod("guest", "empty", priority=-9))
+    assert lower(-5) == {"empty"}
+    snapshot.forget_all()
+    assert lower(-5) == set()
+
+
 def test_resources_that_nobody_names_any_more_are_dropped(monkeypatch):
     monkeypatch.setattr(columns_module, "_MANY_RESOURCES", 4)
     cache = make_cache()

@@ -421,6 +421,23 @@ async def test_many_pods_that_are_new_to_preemption_are_looked_at_in_pieces():
 
 
 @pytest.mark.usefixtures("few_at_once")
+async def test_for_a_pod_of_the_lowest_priority_the_others_are_not_looked_at(monkeypatch):
+    monkeypatch.setattr(Snapshot, "pod_table_in_pieces", raises(AssertionError("looked at")))
+    monkeypatch.setattr(Snapshot, "pod_table", property(raises(AssertionError("looked at"))))
+    async with full_world() as world:
+        nodes_full(world, 5)
+        await settle()
+        world.api.create("low", cpu="4")
+        await settle()
+        [note] = world.recorder.notes("low")
+        assert note == (
+            "0/6 nodes are available: 6 Insufficient cpu. "
+            "preemption: 0/6 nodes are available: 6 No preemption victims found for incoming pod."
+        )
+        world.check_at_rest()
+
+
+@pytest.mark.usefixtures("few_at_once")
 @pytest.mark.parametrize(
     ("change", "node"),
     [

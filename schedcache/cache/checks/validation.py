@@ -151,6 +151,9 @@ def _check_info(info: NodeInfo, name: str, pods: Mapping[str, Pod]) -> None:
         "pvc_ref_counts",
     ):
         expect(f"{field} of node {name}", getattr(fresh, field), getattr(info, field))
+    require(
+        f"no pod on node {name} is below its priority_floor", not pods or info.priority_floor <= fresh.priority_floor
+    )
     if info.node is None:
         require(f"node {name} without node object has pods", bool(pods))
     else:
@@ -195,6 +198,7 @@ def check_rows(columns: Columns, rows: list[int], free: Sequence[int] = ()) -> N
     for field in (
         "non_zero_requested",
         "pod_count",
+        "priority_floor",
         "allowed_pods",
         "affinity_pods",
         "required_anti_affinity_pods",

@@ -116,12 +116,11 @@ def dry_run(
 
 def _without_lower(snapshot: "Snapshot", rows: Rows, priority: int) -> HypotheticalView | None:
     """Those of the rows that have pods of lower priority, without these; None where there are none."""
+    # Most pods that fit nowhere are of the lowest priority that there is. For them the table is not even brought up to date.
+    rows = snapshot.columns.with_lower_pods(rows, priority)
     if not len(rows):
         return None
     table = snapshot.pod_table
-    # Most pods that fit nowhere are of the lowest priority that there is.
-    if table.lowest_priority() >= priority:
-        return None
     width = int(snapshot.columns.pod_count[rows].max())
     off = table.priority[table.kinds[rows, :width]] < priority
     prey = off.any(axis=1)
