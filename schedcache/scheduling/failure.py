@@ -68,7 +68,10 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     def of_error(cls, error: BaseException | str) -> "Failure":
         """Something went wrong that does not depend on pod or nodes."""
         silent = isinstance(error, FencedError)
-        return cls(reason=SCHEDULER_ERROR, message=str(error) or type(error).__name__, silent=silent)
+        # Its nomination cannot be withdrawn from the API by then, so it must not be forgotten here alone.
+        nominated = None if silent else ""
+        text = str(error) or type(error).__name__
+        return cls(reason=SCHEDULER_ERROR, message=text, nominated_node_name=nominated, silent=silent)
 
 
 class FailureHandler:

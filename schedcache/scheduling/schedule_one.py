@@ -18,7 +18,7 @@ from schedcache.framework import (
     SchedulingFailure,
 )
 from schedcache.model import Pod
-from schedcache.ports import ExtenderError
+from schedcache.ports import ExtenderError, FencedError
 from schedcache.queue import QueuedPodInfo
 from schedcache.scheduling.decision import Decision
 from schedcache.scheduling.failure import UNSCHEDULABLE, Failure, FailureHandler
@@ -87,7 +87,8 @@ class SchedulingCycle:
                 if not self.postponed:
                     return decision
         except asyncio.CancelledError:
-            self._state.queue.done(info.popped_uid)
+            # Paused, it may go on in this process, with this pod among those that wait.
+            self._failures.handle(info, Failure.of_error(FencedError("paused before it was decided")), started)
             raise
         except Exception as error:  # noqa: BLE001  as in run
             self._fail(info, error, started)

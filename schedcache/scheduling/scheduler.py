@@ -123,8 +123,10 @@ class Scheduler:
 
     async def _schedule_where_allowed(self, tasks: asyncio.TaskGroup) -> None:
         while True:
-            await self._may_schedule.wait()
-            # A task of its own: cancelled, it has popped no pod that it has not decided about.
+            # Not once: by the turn in which the wait ends, it may be paused again.
+            while not self._may_schedule.is_set():
+                await self._may_schedule.wait()
+            # A task of its own: cancelled, it has decided about all pods that it has popped, or put them back.
             self._scheduling = tasks.create_task(self._schedule(tasks))
             await asyncio.wait([self._scheduling])
             if not self._scheduling.cancelled():

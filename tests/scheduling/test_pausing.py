@@ -43,6 +43,37 @@ async def test_no_pod_is_lost_at_whatever_moment_it_is_paused(turns):
         world.check_at_rest()
 
 
+async def test_a_pause_in_the_same_turn_as_the_end_of_another_one_holds():
+    """As of a replica that was stopped in the middle: it leads again, and at once its time is up."""
+    async with World() as world:
+        world.scheduler.pause()
+        world.add_node("n1", "2")
+        await settle()
+        world.scheduler.resume()
+        world.scheduler.pause()
+        world.api.create("a", cpu="1")
+        await settle()
+        assert world.api.node_of("a") == ""
+        world.scheduler.resume()
+        await settle()
+        assert world.api.node_of("a") == "n1"
+
+
+async def test_a_nomination_outlives_a_bind_that_is_held_back():
+    """It stands in the API, where the next leader finds it; so this one must not forget it either, if it leads again."""
+    async with World() as world:
+        world.add_node("n1", "1")
+
+        async def fenced(_pod, _node):
+            raise FENCED
+
+        world.api.before_bind.append(fenced)
+        world.api.create("a", cpu="1", status={"nominatedNodeName": "n1"})
+        await settle()
+        assert [info.pod.uid for info in world.queue.error_backoff_pods()] == ["a"]
+        assert [pod.uid for pod in world.queue.nominated_pods_for_node("n1")] == ["a"]
+
+
 async def test_a_bind_that_is_held_back_is_undone_and_tried_later_and_nobody_is_told():
     """Whoever leads by now tells what is to be told."""
     async with World() as world:

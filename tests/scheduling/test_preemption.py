@@ -478,6 +478,24 @@ async def test_a_fault_while_pods_are_looked_at_fails_that_pod_alone(monkeypatch
         assert world.api.evictions == ["high", "low-0", "low-1"]
 
 
+@pytest.mark.usefixtures("few_at_once")
+async def test_a_pod_is_not_lost_when_the_scheduler_is_paused_while_pods_are_looked_at():
+    async with full_world() as world:
+        nodes_full(world, 50)
+        await settle()
+        world.api.create("high", cpu="4", priority=10)
+        await turns_until(lambda: world.scheduler.cycle.postponed)
+        world.scheduler.pause()
+        await settle()
+        assert world.queue.in_flight() == []
+        assert world.api.evictions == []
+        assert world.recorder.reasons("high") == []
+        world.scheduler.resume()
+        await world.advance(20)
+        assert world.api.node_of("high") == "n1"
+        world.check_at_rest()
+
+
 async def test_evictions_under_way_are_ended_with_the_scheduler():
     async with full_world() as world:
         hold(world)
