@@ -10,6 +10,7 @@ import os
 import select
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable
 
@@ -70,7 +71,7 @@ class LogOutput:
 
     def _run(self) -> None:
         while True:
-            wanted = self.housekeeping()
+            wanted = self._keep_house()
             with self._changed:
                 if not self._lines:
                     self._idle = True
@@ -86,6 +87,13 @@ class LogOutput:
                     self._bytes += len(told)
                     self._untold = 0
             self._write_out(batch)
+
+    def _keep_house(self) -> float | None:
+        try:
+            return self.housekeeping()
+        except Exception:  # noqa: BLE001  whatever it was: without this thread nobody would ever hear of anything again
+            self.write(traceback.format_exc())
+            return RETRY_SECONDS
 
     def _write_out(self, batch: bytes) -> None:
         """However long it takes. What is being written counts as waiting."""

@@ -143,7 +143,12 @@ class _Logging:
         return self.repeats.admits((record.pathname, record.lineno), hash(repr(bare)), bare)
 
     def _tell_repeated(self, event: EventDict, number: int) -> None:
-        self._stream.write(self._line(event["level"], {**event, "repeated": number}))
+        level = event["level"]
+        try:
+            line = self._line(level, {**event, "repeated": number})
+        except Exception:  # noqa: BLE001  of what it was told with; whoever logs next, or the thread that writes, has no part in that
+            line = self._line(level, {"event": str(event["event"]), "repeated": number})
+        self._stream.write(line)
 
     def _line(self, level: str, event: EventDict) -> str:
         line: Any = event
@@ -166,7 +171,12 @@ def _error_text(exc_info: Any) -> str:
     if exc_info is True:
         exc_info = sys.exc_info()
     error = exc_info[1] if isinstance(exc_info, tuple) else exc_info
-    return f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else ""
+    if not isinstance(error, BaseException):
+        return ""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  a plugin's error may have any __str__, and is logged all the same
+        return type(error).__name__
 
 
 def _own_level(verbosity: int, *, quiet: bool) -> int:

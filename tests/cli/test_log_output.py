@@ -91,6 +91,25 @@ def test_what_has_no_room_is_dropped_and_counted_where_it_is_missing(pipe):
     assert lines[-2:] == [notices[-1], "again"]
 
 
+def test_a_fault_in_the_housekeeping_does_not_end_the_thread_that_writes(tmp_path):
+    path = tmp_path / "log"
+    with path.open("wb") as file:
+        output = LogOutput(file.fileno())
+        faults = [None, ValueError("odd")]
+
+        def housekeeping():
+            if faults and (fault := faults.pop(0)) is not None:
+                raise fault
+
+        output.housekeeping = housekeeping
+        output.write("before\n")
+        assert output.flush()
+        output.write("after\n")
+        assert output.flush()
+    lines = path.read_text().splitlines()
+    assert {lines[0], "after", "ValueError: odd"} <= {"before", *lines}
+
+
 def test_after_an_error_it_tries_again(monkeypatch, tmp_path):
     """As when there is room on the disk again."""
     monkeypatch.setattr(log_output, "RETRY_SECONDS", 0.05)

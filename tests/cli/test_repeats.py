@@ -168,3 +168,43 @@ def test_a_line_that_tells_of_repeats_looks_like_the_others(monkeypatch):
         "repeated": 2,
     }
     assert theirs == {"event": "odd", "level": "warning", "logger": "kopf", "object": "Pod a/b", "repeated": 2}
+
+
+def test_an_error_that_cannot_say_what_it_is_is_told_all_the_same(log):
+    class Mute(RuntimeError):
+        def __str__(self):
+            raise ValueError("no text")
+
+    try:
+        raise Mute
+    except Mute:
+        structlog.get_logger("schedcache.test").exception("it failed")
+    assert [line["event"] for line in log()] == ["it failed"]
+
+
+def test_a_value_that_cannot_be_shown_later_is_left_out_and_is_no_trouble_to_others(monkeypatch):
+    monkeypatch.setattr("schedcache.cli.repeats.INTERVAL_SECONDS", 0.2)
+    stream = io.StringIO()
+    configure_logging("json", stream=stream)
+
+    class Fading:
+        faded = False
+
+        def __repr__(self):
+            if self.faded:
+                raise ValueError("closed")
+            return "shown"
+
+    value = Fading()
+    for _ in range(3):
+        structlog.get_logger("schedcache.test").warning("odd", value=value)
+    value.faded = True
+    time.sleep(0.3)
+    structlog.get_logger("schedcache.other").warning("another")
+    first, repeated, another = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert (first["value"], another["event"]) == ("shown", "another")
+    assert {key: repeated[key] for key in repeated if key != "timestamp"} == {
+        "event": "odd",
+        "level": "warning",
+        "repeated": 2,
+    }
