@@ -45,7 +45,8 @@ class SourceSettings:
     """For either event source.
 
     Attributes:
-        rebuild_calm_seconds: a rebuild that is requested sooner after the last one waits first, since something keeps failing.
+        rebuild_calm_seconds: a rebuild that is requested sooner after the last one waits first, since something keeps failing; so does
+            a sweep after an outage.
         backoff: pauses after failures. The default is that of client-go's reflector, as is the next one.
         backoff_reset_seconds: after this long without a failure, the pauses start over.
         page_limit: objects per page of a list. A whole list in one page would take gigabytes, and block the event loop for seconds.

@@ -619,3 +619,38 @@ async def test_what_differs_is_named_with_its_cause():
         ("newer version", "default/newer", "uid-newer", "9", "8"),
         ("missed add", "default/new", "uid-new", "", "7"),
     ]
+
+
+async def test_a_server_that_misses_a_question_now_and_then_is_not_compared_with_all_the_time(api, tmp_path):
+    api.probes[PODS] = [metadata(900), *([refusal(503), metadata(900)] * 50)]
+    often = {"probe_interval_seconds": 0.01, "probe_look_seconds": 0.01, "sweep_grace_seconds": 0.01}
+    async with bench_on(api, tmp_path, timing=Timing(), sweep_interval_seconds=600.0, **often) as bench:
+        await bench.until(lambda: len(api.asked("probe")) > 80, timeout=20)
+        assert bench.stats.sweeps == 1
+
+
+async def test_one_kind_that_cannot_be_listed_does_not_pass_for_a_server_that_does_not_answer(api, tmp_path):
+    nodes = "/api/v1/nodes"
+    api.lists[nodes] = [listing(900)]
+    api.probes[PODS] = [refusal(500)]
+    api.probes[nodes] = [metadata(900)]
+    often = {"probe_interval_seconds": 0.1, "probe_look_seconds": 0.05}
+    async with bench_on(api, tmp_path, kinds=("Pod", "Node"), timing=Timing(), **often) as bench:
+        await bench.until(lambda: len(api.asked("probe")) >= 5)
+        started = asyncio.get_running_loop().time()
+        before = len(api.asked("probe"))
+        await asyncio.sleep(0.5)
+        took = asyncio.get_running_loop().time() - started
+        assert len(api.asked("probe")) - before <= 1.5 * took / 0.1 + 1, "hardly more often than if all was well"
+        assert len(api.asked("probe", nodes)) >= 3
+        outage = bench.reflector.unanswered()
+        assert outage is None or outage.seconds < 0.45
+
+
+async def test_a_probe_asks_for_any_object_and_not_for_the_first_of_those_that_are_followed(api, tmp_path):
+    api.probes[PODS] = [metadata(900)]
+    often = {"probe_interval_seconds": 0.1, "probe_look_seconds": 0.05}
+    async with bench_on(api, tmp_path, timing=Timing(), **often) as bench:
+        await bench.until(lambda: api.asked("probe"))
+    assert "fieldSelector" in api.asked("list")[0]
+    assert api.asked("probe")[0] == {"limit": "1"}

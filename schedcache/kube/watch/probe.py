@@ -71,6 +71,8 @@ class ServerProbe:
         self._answered_at: float | None = None
         self._failed = False
         self._why = ""
+        # Kind -> the stream that was last asked about.
+        self._asked: dict[str, int] = {}
 
     def outage(self) -> Outage | None:
         """For how long the server has not answered, and how the last question ended; None if the last one was answered."""
@@ -91,9 +93,14 @@ class ServerProbe:
         asked_at = self._clock()
         while True:
             await self._sleep(min(interval, self._settings.probe_look_seconds))
-            due = self._unchecked()
-            if not due and self._clock() - asked_at >= interval:
-                due = [list(self._followed)[next(self._turn) % len(self._followed)]]
+            # First those that were not asked about in vain: one kind that cannot be listed is no server that does not answer.
+            due = sorted(self._unchecked(), key=self._is_news, reverse=True)
+            if not any(map(self._is_news, due)):
+                # A server in trouble is not asked more often than one that is well.
+                if self._clock() - asked_at < interval:
+                    continue
+                in_turn = list(self._followed)[next(self._turn) % len(self._followed)]
+                due = list(dict.fromkeys([in_turn, *due]))
             for name in due:
                 asked_at = self._clock()
                 if not await self._ask(name):
@@ -107,10 +114,15 @@ class ServerProbe:
             if contact.is_open() and version() and self._checked.get(name) != contact.opened_count
         ]
 
+    def _is_news(self, name: str) -> bool:
+        """Whether the kind's watch has been opened since it was last asked about."""
+        return self._asked.get(name) != self._followed[name].contact.opened_count
+
     async def _ask(self, name: str) -> bool:
         """Whether there was an answer."""
         kind, contact, version = self._followed[name]
         known, stream = version(), contact.opened_count
+        self._asked[name] = stream
         try:
             # The transport waits as long as a server that throttles asks it to.
             async with asyncio.timeout(self._settings.probe_timeout_seconds):
@@ -136,7 +148,7 @@ class ServerProbe:
 
     async def _version_of(self, kind: Kind) -> str:
         """Raises RefusedError, UnavailableError, BrokenStreamError."""
-        params = {"limit": "1"} | ({"fieldSelector": kind.field_selector} if kind.field_selector else {})
-        body = await self._transport.get(kind.path, params, accept=METADATA_LIST)
+        # Without the kind's selector: for its first match the server may have to read through all that do not match.
+        body = await self._transport.get(kind.path, {"limit": "1"}, accept=METADATA_LIST)
         _, resource_version, _ = decode_metadata_page(body)
         return resource_version

@@ -66,7 +66,7 @@ class Reflector:
         self._clock = timing.clock
         self._sleep = timing.sleep
         self._backoff = BackoffManager(timing, settings)
-        self._rebuilt_at = float("-inf")
+        self._rebuilt_at = self._swept_at = float("-inf")
         # Kinds to list again, and why.
         self._relists: dict[str, str] = {}
         self._rebuild_wanted = asyncio.Event()
@@ -194,6 +194,7 @@ class Reflector:
     async def _sweep_for_ever(self) -> None:
         while self._settings.sweep_interval_seconds is not None:
             await self._until_sweep(self._settings.sweep_interval_seconds)
+            self._swept_at = self._clock()
             for name, watch in self._watches.items():
                 if watch.state is State.WATCHING:
                     await self._try_sweep(name, watch)
@@ -222,8 +223,9 @@ class Reflector:
         try:
             await asyncio.wait([waiting, resting], return_when=asyncio.FIRST_COMPLETED)
             if waiting.done():
-                # Once the watches are open again.
-                await self._sleep(self._settings.sweep_grace_seconds)
+                # Once the watches are open again. A server that misses questions since it has too much to do does not get more to do.
+                calm = self._swept_at + self._settings.rebuild_calm_seconds - self._clock()
+                await self._sleep(max(self._settings.sweep_grace_seconds, calm))
         finally:
             self._sweep_wanted.clear()
             waiting.cancel()
