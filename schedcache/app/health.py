@@ -1,8 +1,8 @@
 """What the health of a program depends on: its tasks, its loop, its watches, its binds."""
 
+from schedcache.app.currency import cache_problems, plural, watch_problems
 from schedcache.app.program import Program
 from schedcache.kube.leader_election.elector import LeaderElector
-from schedcache.kube.watch.kinds import KINDS
 from schedcache.server.health import Health
 
 
@@ -25,30 +25,6 @@ def health_of(program: Program) -> Health:
     def synced() -> str:
         missing = [plural(kind) for kind in source.ages() if kind not in scheduler.handlers.synced_kinds]
         return f"not listed yet: {', '.join(missing)}" if missing else "" if source.has_synced() else "not synced"
-
-    def watches() -> str:
-        outages = source.outages()
-        lost = [
-            f"{plural(kind)} ({outage.seconds:.0f} s, {outage.why})"
-            for kind, outage in outages.items()
-            if outage.seconds > limits.lost_seconds
-        ]
-        stale = [
-            f"{plural(kind)} ({age:.0f} s)"
-            for kind, age in source.ages().items()
-            if age > limits.stale_seconds and kind not in outages
-        ]
-        told = {"no connection for": lost, "nothing heard about": stale}
-        problems = [f"{what} {', '.join(kinds)}" for what, kinds in told.items() if kinds]
-        # Watches that are open say nothing: an API server that hangs keeps them so.
-        silence = source.unanswered()
-        if silence is not None and silence.seconds > limits.answer_seconds:
-            problems.append(f"the API server has not answered for {silence.seconds:.0f} s ({silence.why})")
-        return "; ".join(problems)
-
-    def cache() -> str:
-        why = source.rebuild_wanted()
-        return f"found to be wrong ({why}), about to be rebuilt" if why else ""
 
     def binding() -> str:
         if namespace := program.binder.rights.denied_in:
@@ -78,8 +54,8 @@ def health_of(program: Program) -> Health:
         livez=[("tasks", tasks), ("scheduling-loop", loop)],
         readyz=[
             ("informer-sync", synced),
-            ("watches", watches),
-            ("cache", cache),
+            ("watches", lambda: watch_problems(source, limits)),
+            ("cache", lambda: cache_problems(source)),
             ("binding", binding),
             ("credentials", credentials),
             ("scheduling", scheduling),
@@ -104,8 +80,3 @@ def _standing(elector: LeaderElector | None) -> str:
     if elector is None or elector.leading:
         return ""
     return f"standby, the leader is {elector.leader or 'nobody'}"
-
-
-def plural(kind: str) -> str:
-    """As people call the kind, and as the API's paths do."""
-    return KINDS[kind].plural

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 import structlog
 from prometheus_client import CollectorRegistry
 
+from schedcache.app.currency import cache_problems, watch_problems
 from schedcache.app.extenders import extender_settings, known_kinds
 from schedcache.app.idle import Nobody
 from schedcache.app.leader_election import new_identity
@@ -161,8 +162,12 @@ class Program:
             scheduler_names=sorted(self.scheduler.frameworks),
         )
         if self.elector is not None:
-            self.elector.stand()
+            self.elector.stand(self._out_of_date)
         await self.scheduler.run()
+
+    def _out_of_date(self) -> str:
+        """Why another replica should rather lead: this one does not see the cluster as it is."""
+        return watch_problems(self.source, self.settings.health) or cache_problems(self.source)
 
     async def _drain(self) -> None:
         under_way = len(self.scheduler.bindings)

@@ -171,13 +171,16 @@ def test_a_line_that_tells_of_repeats_looks_like_the_others(monkeypatch):
 
 
 def test_an_error_that_cannot_say_what_it_is_is_told_all_the_same(log):
-    class Mute(RuntimeError):
+    class MuteError(RuntimeError):
         def __str__(self):
             raise ValueError("no text")
 
+    def fail_mutely():
+        raise MuteError
+
     try:
-        raise Mute
-    except Mute:
+        fail_mutely()
+    except MuteError:
         structlog.get_logger("schedcache.test").exception("it failed")
     assert [line["event"] for line in log()] == ["it failed"]
 

@@ -102,6 +102,27 @@ async def test_a_crash_with_the_default_timings_hands_over_within_20_seconds(clu
         assert took <= 20
 
 
+async def test_a_standby_that_does_not_see_the_cluster_leaves_the_lease_to_others(cluster, tmp_path):
+    """It would hold the lease and schedule nothing, while another one waits that could."""
+    await cluster.make_nodes(2)
+    async with replicas(cluster, tmp_path, 2, *QUICK, proxied=True) as (first, second):
+        second.proxy.add(Answer(503), method="GET", path=r"^/api/v1/(pods|nodes)$")
+        for watch in second.proxy.watches:
+            watch.cut(reset=True)
+
+        async def is_blind():
+            return "no connection for" in await second.standing()
+
+        await wait_until(is_blind, 40)
+        await first.kill()
+        await asyncio.sleep(DURATION + 3)
+        assert not await second.leads()
+        second.proxy.clear()
+        await wait_until(second.leads, 40)
+        await cluster.make_pods(3)
+        await assert_sound(cluster, second, 3)
+
+
 async def any_leads(found):
     return any([await each.leads() for each in found])
 

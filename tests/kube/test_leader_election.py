@@ -45,6 +45,30 @@ async def test_only_looks_before_it_stands_and_leads_at_once_then():
         assert one.elector.leading
 
 
+async def test_who_does_not_see_the_cluster_leaves_the_lease_to_others_and_keeps_it_where_it_leads(capsys):
+    async with LeaseWorld() as world:
+        world.hold("dead")
+        one, two = world.candidate(), world.candidate()
+        blind = ["no connection for pods (16 s, connection)"]
+        one.start()
+        one.elector.stand(lambda: blind[0])
+        await world.elapse(40)
+        assert world.leaders() == []
+        assert capsys.readouterr().out.count("left to others") == 1
+        two.start()
+        await world.elapse(20)
+        assert world.leaders() == [two.name]
+        await two.stop()
+        await world.elapse(30)
+        assert not one.elector.leading
+        blind[0] = ""
+        await world.elapse(2)
+        assert one.elector.leading
+        blind[0] = "no connection for pods (16 s, connection)"
+        await world.elapse(30)
+        assert one.elector.leading
+
+
 async def test_the_time_in_which_it_only_looked_counts():
     """After a crash of the only replica, listing the cluster and waiting for the old lease go on side by side."""
     async with LeaseWorld() as world:

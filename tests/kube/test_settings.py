@@ -1,5 +1,6 @@
 """What can be tuned: described where it is, and handed down to where it is used."""
 
+import asyncio
 import dataclasses
 
 import pytest
@@ -8,7 +9,14 @@ from schedcache.app.deadlines import HealthSettings, StopSettings
 from schedcache.app.health import health_of
 from schedcache.app.program import assembled
 from schedcache.app.settings import Settings
-from schedcache.kube.settings import KopfSettings, RequestSettings, SourceSettings, WatchSettings, WriteSettings
+from schedcache.kube.settings import (
+    KopfSettings,
+    LeaderElectionSettings,
+    RequestSettings,
+    SourceSettings,
+    WatchSettings,
+    WriteSettings,
+)
 from schedcache.ports import Backoff, Outage
 
 PARTS = [RequestSettings, SourceSettings, WatchSettings, KopfSettings, WriteSettings, HealthSettings, StopSettings]
@@ -67,3 +75,23 @@ async def test_what_counts_as_lost_is_a_setting(unreachable_kubeconfig, monkeypa
         monkeypatch.setattr(program.source, "outages", lambda: {"Pod": Outage(2.0, "connection")})
         told = health_of(program).ready()["watches"]
         assert ("no connection for pods (2 s, connection)" in told) is said
+
+
+@pytest.mark.parametrize("kind_of_trouble", ["watches", "cache", "none"])
+async def test_a_candidate_whose_view_of_the_cluster_is_out_of_date_leaves_the_lease_to_others(
+    unreachable_kubeconfig, monkeypatch, kind_of_trouble
+):
+    election = LeaderElectionSettings(resource_name="schedcache", resource_namespace="kube-system")
+    async with assembled(Settings(kubeconfig=unreachable_kubeconfig, leader_election=election)) as program:
+        source, elector = program.source, program.elector
+        monkeypatch.setattr(source, "has_synced", lambda: True)
+        monkeypatch.setattr(source, "ages", lambda: {"Pod": 1.0})
+        lost = {"Pod": Outage(16.0, "connection")} if kind_of_trouble == "watches" else {}
+        monkeypatch.setattr(source, "outages", lambda: lost)
+        if kind_of_trouble == "cache":
+            source.request_rebuild("sink error")
+        scheduling = asyncio.create_task(program._schedule())
+        await asyncio.wait_for(elector._standing.wait(), 5)
+        assert elector._may_take() is (kind_of_trouble == "none")
+        scheduling.cancel()
+        await asyncio.wait([scheduling])

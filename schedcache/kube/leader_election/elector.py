@@ -1,10 +1,10 @@
 """The elector: acquires a Lease, renews it, and says from when until when this replica leads.
 
-As client-go's (tools/leaderelection, 1.37), with five differences. Leading ends at the renew deadline by a timer and not with the
+As client-go's (tools/leaderelection, 1.37), with six differences. Leading ends at the renew deadline by a timer and not with the
 request that happens to be under way then. Time counts from before a renewal was sent. A standby looks at the Lease a little more
 often than each retry period, so that a release is noticed within it. A Lease that was deleted counts as held until it would have run
-out. And where renewals had no answer, leading is only suspended: if the next one finds the Lease as it was left, nobody else has led
-in between, and everything held here is still right.
+out. A candidate with a hindrance leaves a free Lease to others. And where renewals had no answer, leading is only suspended: if the next
+one finds the Lease as it was left, nobody else has led in between, and everything held here is still right.
 """
 
 import asyncio
@@ -95,6 +95,8 @@ class LeaderElector:
         self._answered_at = clock()
         self._error: ApiError | None = None
         self._has_led = False
+        self._hindrance: Callable[[], str] = lambda: ""
+        self._left_to_others = ""
         self._standing = asyncio.Event()
         self._led = asyncio.Event()
 
@@ -116,8 +118,12 @@ class LeaderElector:
         """Whether this replica has led, and would again if it could renew the Lease."""
         return self._has_led and not self.leading
 
-    def stand(self) -> None:
-        """Be a candidate from now on: until then the Lease is only looked at."""
+    def stand(self, hindrance: Callable[[], str] = lambda: "") -> None:
+        """Be a candidate from now on: until then the Lease is only looked at.
+
+        `hindrance` says why the Lease should be left to others at the moment, "" for no reason. Whoever has it keeps it.
+        """
+        self._hindrance = hindrance
         self._standing.set()
 
     async def run(self) -> None:
@@ -227,7 +233,15 @@ class LeaderElector:
         return self._seen_at + (seconds if seconds > 0 else self.settings.lease_duration_seconds)
 
     def _may_take(self) -> bool:
-        return self._is_mine() or (self._standing.is_set() and self._clock() >= self._runs_out_at())
+        if self._is_mine():
+            return True
+        if not self._standing.is_set() or self._clock() < self._runs_out_at():
+            self._left_to_others = ""
+            return False
+        told, self._left_to_others = self._left_to_others, self._hindrance()
+        if self._left_to_others and not told:
+            _log.warning("lease free, left to others", lease=self.settings.resource_name, reason=self._left_to_others)
+        return not self._left_to_others
 
     async def _write(self) -> None:
         """Acquire or renew."""
