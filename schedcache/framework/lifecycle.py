@@ -2,7 +2,7 @@
 
 Every method returns None for success, a rejection with the plugin's name, or a status with code Error. Errors of a
 bind (those of schedcache.ports) are raised, since only the caller can find out what they mean; an API error in PreBind says
-nothing about the pod, and is an error like any other.
+nothing about the pod, and is an error like any other, except for FencedError, which is raised.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from schedcache.framework.plugin_calls import call, call_async, checked_status, 
 from schedcache.framework.status import SKIP, Code, Status
 from schedcache.framework.waiting_pods import WaitingPods
 from schedcache.model import Pod
-from schedcache.ports import ApiError
+from schedcache.ports import ApiError, FencedError
 
 WAITS = "one or more plugins asked to wait and no plugin rejected pod"
 
@@ -89,12 +89,17 @@ class Lifecycle:
         return found
 
     async def run_pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """One plugin after the other, up to the first that does not succeed; without those that pre-flight left out."""
+        """One plugin after the other, up to the first that does not succeed; without those that pre-flight left out.
+
+        Raises FencedError, which is no plugin's fault.
+        """
         for plugin in self._plugins["pre_bind"]:
             if plugin.name in state.skip_pre_bind:
                 continue
             try:
                 status = rejection(checked_status(await call_async(plugin, "pre_bind", state, pod, node_name)))
+            except FencedError:
+                raise
             except Exception as error:  # noqa: BLE001  as in run_reserve
                 return _error(pod, plugin.name, "pre_bind", error)
             if status is not None:

@@ -59,6 +59,33 @@ async def test_a_pause_in_the_same_turn_as_the_end_of_another_one_holds():
         assert world.api.node_of("a") == "n1"
 
 
+class Volumes:
+    """A PreBind plugin whose write is held back, as often as it is told to."""
+
+    name = "Volumes"
+    held_back = 0
+
+    def __init__(self, args, handle): ...
+
+    async def pre_bind(self, state, pod, node_name):
+        if Volumes.held_back:
+            Volumes.held_back -= 1
+            raise FENCED
+
+
+async def test_a_write_that_is_held_back_in_pre_bind_is_no_fault_of_the_plugin_and_nobody_is_told():
+    Volumes.held_back = 2
+    async with World(extra={"Volumes": Volumes}) as world:
+        world.add_node("n1", "1")
+        world.api.create("a", cpu="1")
+        await settle()
+        assert [info.pod.uid for info in world.queue.error_backoff_pods()] == ["a"]
+        assert world.recorder.reasons("a") == []
+        await world.advance(5)
+        assert world.api.node_of("a") == "n1"
+        world.check_at_rest()
+
+
 async def test_a_nomination_outlives_a_bind_that_is_held_back():
     """It stands in the API, where the next leader finds it; so this one must not forget it either, if it leads again."""
     async with World() as world:
