@@ -20,6 +20,7 @@ from schedcache.app.idle import Nobody
 from schedcache.app.leader_election import new_identity
 from schedcache.app.leader_metrics import LeaderCollector
 from schedcache.app.plugins import watched_kinds
+from schedcache.app.request_metrics import RequestCollector
 from schedcache.app.settings import Settings
 from schedcache.app.source_metrics import SourceCollector
 from schedcache.cache import CacheCorruptedError, ClusterObjects, SchedulerCache
@@ -46,6 +47,7 @@ from schedcache.server.compare_metrics import CompareCollector
 from schedcache.server.comparing import Comparer
 from schedcache.server.dump import has_work
 from schedcache.server.metrics import PrometheusMetrics
+from schedcache.server.process_metrics import TaskCollector
 from schedcache.server.share import ProcessorShare
 from schedcache.server.state_metrics import StateCollector
 from schedcache.server.stats import ServingCollector, ServingStats
@@ -218,8 +220,9 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
         extenders = Extenders(http_extenders, metrics=metrics)
         kinds = known_kinds(called, extenders, [profile.scheduler_name for profile in settings.profiles])
         read_pod = cast("Callable[[bytes], Pod]", kinds["Pod"].from_json)
-        rate = TokenBucket(settings.qps, settings.burst)
-        binder = ApiBinder(transport, rate, settings.writes, read_pod=read_pod, fence=fence)
+        binder = ApiBinder(
+            transport, _budget(transport, settings), settings.writes, read_pod=read_pod, fence=fence
+        )
         urgent = Urgent()
         writers = () if settings.observe else _writers(transport, settings, urgent, fence)
         recorder, status_writer = writers or (Nobody(), Nobody())
@@ -238,7 +241,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
             plugins,
             objects=objects,
             binder=binder,
-            volume_writer=ApiVolumeWriter(transport, TokenBucket(settings.qps, settings.burst), fence),
+            volume_writer=ApiVolumeWriter(transport, _budget(transport, settings), fence),
             node_lister=cache.get_node,
             extenders=extenders,
             preemption=preemptions,
@@ -272,7 +275,9 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
         )
         source = make_source(settings, transport, scheduler.handlers, frameworks.values(), kinds)
         registry.register(StateCollector(scheduler))
+        registry.register(TaskCollector(asyncio.get_running_loop()))
         registry.register(SourceCollector(source))
+        registry.register(RequestCollector(transport.stats))
         if elector is not None:
             registry.register(LeaderCollector(elector))
         yield Program(scheduler, source, registry, transport, binder, settings, writers, elector)
@@ -301,11 +306,15 @@ def make_elector(settings: Settings, transport: Transport, scheduler: Callable[[
     )
 
 
+def _budget(transport: Transport, settings: Settings) -> TokenBucket:
+    return TokenBucket(settings.qps, settings.burst, observe=transport.stats.throttled)
+
+
 def _writers(
     transport: Transport, settings: Settings, urgent: Urgent, fence: Fence | None
 ) -> tuple[ApiEventRecorder, ApiStatusWriter]:
     """Both draw from one budget, and never from that of binds."""
-    budget = TokenBucket(settings.qps, settings.burst)
+    budget = _budget(transport, settings)
     names = [profile.scheduler_name for profile in settings.profiles]
     return (
         ApiEventRecorder(transport, budget, names, settings.writes, urgent=urgent),
@@ -315,8 +324,7 @@ def _writers(
 
 def _evictor(transport: Transport, settings: Settings, urgent: Urgent, fence: Fence | None) -> ApiEvictor:
     """On a budget of its own: neither bad news nor a burst of binds delays the room that somebody waits for."""
-    rate = TokenBucket(settings.qps, settings.burst)
-    return ApiEvictor(transport, rate, settings.writes, urgent=urgent, fence=fence)
+    return ApiEvictor(transport, _budget(transport, settings), settings.writes, urgent=urgent, fence=fence)
 
 
 def make_source(

@@ -29,6 +29,9 @@ class HeldBackBody:
         self._limit = asyncio.Timeout(None)
         self._refusal: FencedError | None = None
 
+    def __len__(self) -> int:
+        return len(self._body)
+
     @asynccontextmanager
     async def limit(self) -> AsyncIterator[None]:
         """Around the request and its answer. Raises TimeoutError when the time is up that the fence has given, and FencedError."""

@@ -229,18 +229,18 @@ async def test_tokens_come_at_their_rate_first_come_first_served():
 
     bucket = TokenBucket(10, 3, clock=lambda: now[0], sleep=sleep)
     for _ in range(6):
-        await bucket.acquire()
+        await bucket.acquire("POST")
     assert slept == pytest.approx([0.1, 0.2, 0.3])
     now[0] = 100.0
     for _ in range(3):
-        await bucket.acquire()
+        await bucket.acquire("POST")
     assert len(slept) == 3
 
 
 async def test_a_cancelled_wait_gives_its_token_back():
     bucket = TokenBucket(1, 1, clock=lambda: 0.0)
-    await bucket.acquire()
-    waiting = asyncio.create_task(bucket.acquire())
+    await bucket.acquire("POST")
+    waiting = asyncio.create_task(bucket.acquire("POST"))
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait([waiting])
@@ -250,7 +250,7 @@ async def test_a_cancelled_wait_gives_its_token_back():
 async def test_no_rate_is_no_limit():
     bucket = TokenBucket(0, 0)
     for _ in range(1000):
-        await bucket.acquire()
+        await bucket.acquire("POST")
     with pytest.raises(ValueError, match="burst"):
         TokenBucket(5, 0)
 

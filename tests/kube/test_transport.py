@@ -139,7 +139,7 @@ async def test_a_connection_asks_for_a_sign_of_life_before_a_minute_is_over(serv
         lambda address: made.append(probing_socket(address)) or made[-1],
     )
     async with server.serving() as transport:
-        await ask(transport, "GET")
+        await watch(transport)
         (found,) = made
         assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)

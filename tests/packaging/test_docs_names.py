@@ -22,7 +22,7 @@ FOREIGN = {
         "/metrics/resources /metrics/slis AssignedPodAdd AssignedPodDelete OutOfcpu disabled_metrics_total"
         " hidden_metrics_total incomplete kube_pod_resource_limit kube_pod_resource_request kubernetes_build_info"
         " kubernetes_feature_enabled kubernetes_healthcheck kubernetes_healthchecks_total pods/portforward"
-        " kube-system/kube-scheduler pods/status registered_metrics_total remove_assumed_pod workqueue_*"
+        " kube-system/kube-scheduler pods/status registered_metrics_total remove_assumed_pod rest_client_* workqueue_*"
     ),
     "clients, tools and formats": "~=0.1.0 MAJOR.MINOR.PATCH DeprecationWarning NAMESPACE/NAME fromdate"
     " [Unreleased] data/csv noqa openb_pod_list_gpuspec33 process_* ~/.kube/config CLOCK_MONOTONIC",

@@ -104,13 +104,15 @@ async def test_the_metrics_that_the_pages_name_are_those_that_there_are(program)
     named = {
         name
         for page in pages.written()
-        for name in re.findall(r"(?<![\w.])scheduler_[a-z_]+\b(?!\.)", pages.text(page))
+        for name in re.findall(r"(?<![\w.])(?:scheduler|rest_client)_[a-z_]+[a-z]\b(?!\.)", pages.text(page))
     }
     # A module, and a benchmark of Kubernetes.
     named -= {"scheduler_cache", "scheduler_perf", "scheduler_name"}
     assert named - there.keys() == set()
     operations = set(
-        re.findall(r"`((?:scheduler|leader_election)_[a-z_]+)", pages.section("docs/operations.md", "## Metrics"))
+        re.findall(
+            r"`((?:scheduler|leader_election|rest_client)_[a-z_]+[a-z])\b", pages.section("docs/operations.md", "## Metrics")
+        )
     )
     assert operations == there.keys()
 

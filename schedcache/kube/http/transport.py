@@ -1,4 +1,4 @@
-"""Requests to the API server, and what their answers mean: reads use one aiohttp session, writes their own connections."""
+"""Requests to the API server, and what their answers mean: lists and watches use one aiohttp session, all else kept connections."""
 
 import asyncio
 import random
@@ -6,6 +6,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
+from time import perf_counter
 from types import TracebackType
 from typing import Self
 
@@ -25,6 +26,7 @@ from schedcache.kube.http.outcomes import (
     refusal,
     refusal_of,
 )
+from schedcache.kube.http.request_stats import RequestStats
 from schedcache.kube.http.sockets import probing_socket
 from schedcache.kube.http.write_connections import WriteConnections
 from schedcache.kube.settings import RequestSettings
@@ -45,6 +47,7 @@ class Transport:
     Attributes:
         settings: as given.
         unauthorized: the last request was answered 401, and there were no other credentials to try.
+        stats: how requests went.
 
     Args:
         credentials: who we are; renewed in the background and after an answer of 401.
@@ -66,6 +69,7 @@ class Transport:
         self.credentials = credentials
         self.unauthorized = False
         self.settings = settings
+        self.stats = RequestStats()
         self._writes = WriteConnections(USER_AGENT, settings.connect_timeout_seconds, settings.idle_connection_seconds)
         self._timeout = self._client_timeout(settings.request_timeout_seconds)
         self._clock = clock
@@ -120,9 +124,10 @@ class Transport:
             accept: the media type wanted.
             timeout: seconds for the request; None for the transport's.
         """
-        limit = self._timeout
-        if timeout is not None:
-            limit = self._client_timeout(timeout)
+        if params is None and timeout is None and accept == JSON and self._access.proxy is None:
+            # One object. After a fault there are as many of these as there were binds under way.
+            return await self._retry_throttled(lambda: self._ask("GET", path, b"", JSON))
+        limit = self._timeout if timeout is None else self._client_timeout(timeout)
         return await self._retry_throttled(lambda: self._read(path, params, accept, limit))
 
     async def send(
@@ -139,7 +144,7 @@ class Transport:
 
         Raises RefusedError (NotFoundError), UnavailableError (FencedError) or OutcomeUnknownError (ConflictError).
         """
-        return await self._retry_throttled(lambda: self._write(method, path, body, content_type, fence))
+        return await self._retry_throttled(lambda: self._ask(method, path, body, content_type, fence))
 
     def _client_timeout(self, total: float | None, silence: float | None = None) -> aiohttp.ClientTimeout:
         # sock_connect would leave out names that are not resolved and proxies that do not answer.
@@ -159,7 +164,12 @@ class Transport:
         """
         timeout = self._client_timeout(None, inactivity_timeout)
         try:
-            response = await self._open("GET", path, None, params, {"Accept": JSON}, timeout)
+            try:
+                response = await self._open("GET", path, None, params, {"Accept": JSON}, timeout)
+            except CONNECTION_FAILURES:
+                self.stats.failed("GET")
+                raise
+            self.stats.watched(response.status)
             async with response:
                 if not done(response.status):
                     raise refusal_of(WATCH, path, response, await response.read())
@@ -189,7 +199,10 @@ class Transport:
     ) -> bytes:
         return await self._answer("GET", path, None, params, {"Accept": accept}, timeout)
 
-    async def _write(self, method: str, path: str, body: bytes, content_type: str, fence: Fence | None) -> bytes:
+    async def _ask(
+        self, method: str, path: str, body: bytes, content_type: str, fence: Fence | None = None
+    ) -> bytes:
+        """A small request, over kept connections."""
         if self._access.proxy is not None:
             held_back = HeldBackBody(body, fence, self.settings.request_timeout_seconds)
             headers = {"Content-Type": content_type, "Content-Length": str(len(body))}
@@ -197,14 +210,17 @@ class Transport:
         self._require_open()
         while True:
             access = self._access
+            started = perf_counter()
             try:
                 answer = await self._writes.send(
                     access, method, path, body, content_type, self.settings.request_timeout_seconds, fence
                 )
             except CONNECTION_FAILURES as error:
+                self.stats.failed(method, perf_counter() - started)
                 if isinstance(error.__cause__, ssl.SSLError) and await self._renewed_after(access):
                     continue
                 raise failure(method, path, error) from error
+            self.stats.answered(method, answer.status, perf_counter() - started, len(body), len(answer.body))
             if answer.status != 401 or not await self._renewed_after(access):
                 break
         self.unauthorized = answer.status == 401
@@ -221,6 +237,7 @@ class Transport:
         headers: Mapping[str, str],
         timeout: aiohttp.ClientTimeout,
     ) -> bytes:
+        started = perf_counter()
         try:
             async with body.limit() if body is not None else nullcontext():
                 response = await self._open(method, path, body, params, headers, timeout)
@@ -228,7 +245,10 @@ class Transport:
                 async with response:
                     answer = await response.read()
         except CONNECTION_FAILURES as error:
+            self.stats.failed(method, perf_counter() - started)
             raise failure(method, path, error) from error
+        sent = 0 if body is None else len(body)
+        self.stats.answered(method, response.status, perf_counter() - started, sent, len(answer))
         if not done(response.status):
             raise refusal_of(method, path, response, answer)
         return answer
@@ -303,4 +323,5 @@ class Transport:
 
     def _adopt(self, access: Access) -> None:
         self._access = access
+        self.stats.host = URL(access.server).authority
         self._authorization = {"Authorization": access.authorization} if access.authorization else {}

@@ -80,7 +80,7 @@ class ApiBinder:
         )
         self.in_flight += 1
         try:
-            await self._rate.acquire()
+            await self._rate.acquire("POST")
             async with self._turn:
                 # The answer is a Status, never a Binding; all that matters is that it is not a refusal.
                 with self._noted_bind(pod):

@@ -239,12 +239,12 @@ class ApiEventRecorder:
                 await self._patch(series)
 
     async def _post(self, series: _Series) -> None:
-        await self._rate.acquire()
+        await self._rate.acquire("POST")
         event = series.event | {"series": _count(series)} if series.count > 1 else series.event
         await self._transport.send("POST", _collection(series), _encode(event))
 
     async def _patch(self, series: _Series) -> None:
-        await self._rate.acquire()
+        await self._rate.acquire("PATCH")
         patch = _encode({"series": _count(series)})
         await self._transport.send("PATCH", f"{_collection(series)}/{series.name}", patch, STRATEGIC_MERGE_PATCH)
 

@@ -120,7 +120,7 @@ class ApiEvictor:
         )
 
     async def _request(self, method: str, path: str, body: bytes, content_type: str) -> None:
-        await self._rate.acquire()
+        await self._rate.acquire(method)
         async with self._turn:
             await self._transport.send(method, path, body, content_type, fence=self._fence)
 

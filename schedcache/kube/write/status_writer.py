@@ -119,7 +119,7 @@ class ApiStatusWriter:
             self.written += 1
 
     async def _send(self, path: str, body: bytes) -> None:
-        await self._rate.acquire()
+        await self._rate.acquire("PATCH")
         await self._transport.send("PATCH", path, body, STRATEGIC_MERGE_PATCH, fence=self._fence)
 
     def _give_up(self, pod: Pod, error: ApiError) -> None:

@@ -65,7 +65,7 @@ class ApiVolumeWriter:
         self, path: str, obj: T, annotations: dict[str, str], read: Callable[[bytes], T], **parts: Any
     ) -> T:
         metadata = {"uid": obj.uid, "resourceVersion": obj.resource_version, "annotations": annotations}
-        await self._rate.acquire()
+        await self._rate.acquire("PATCH")
         body = _encode({"metadata": metadata, **parts})
         answer = await self._transport.send("PATCH", path, body, STRATEGIC_MERGE_PATCH, fence=self._fence)
         try:
