@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import ssl
+import tracemalloc
 from contextlib import asynccontextmanager
 
 import pytest
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from schedcache.kube.http.credentials import Access
 from schedcache.kube.http.http_answer import LARGEST_BODY, LARGEST_HEAD, AnswerReader, NoAnswerError
 from schedcache.kube.http.write_connections import NotSentError, WriteConnections, _Connection
+from schedcache.testing import wait_until
+from schedcache.testing.certificates import make_certificates
 
 CREATED = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n" + b'{"a":1}'
 CHUNKED = (
@@ -168,13 +171,20 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(idle=60.0):
+async def serving(idle=60.0, certificates=None):
     server = Server()
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    tls = None
+    if certificates is not None:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(certificates.certificate, certificates.key)
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=tls)
+    url = f"{'http' if tls is None else 'https'}://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    to = access(url)
+    if certificates is not None:
+        to = dataclasses.replace(to, ssl_context=ssl.create_default_context(cafile=certificates.authority))
     writes = WriteConnections("tests/1", 2.0, idle)
     try:
-        yield server, writes, access(url)
+        yield server, writes, to
     finally:
         writes.close()
         server.release.set()
@@ -329,3 +339,94 @@ async def test_an_old_idle_connection_is_not_trusted():
         await send(writes, to)
         await send(writes, to)
         assert server.connections == 2
+
+
+async def test_connections_that_a_burst_has_opened_are_closed_when_nobody_needs_them():
+    async with serving(idle=0.2) as (server, writes, to):
+        await asyncio.gather(*(send(writes, to) for _ in range(5)))
+        assert len(writes._idle) == 5
+
+        async def all_closed():
+            return not writes._idle
+
+        await wait_until(all_closed, 2)
+        assert (await send(writes, to)).status == 201
+        assert server.connections == 6
+
+
+# ---- TLS
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+async def test_requests_and_answers_of_any_length_go_over_tls(certificates):
+    async with serving(certificates=certificates) as (server, writes, to):
+        body = bytes(range(256)) * 8192
+        server.answers.append(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        answer = await send(writes, to, body=body)
+        assert (answer.status, answer.body) == (200, body)
+        assert server.requests[0][1] == body
+        server.answers.append(CHUNKED)
+        assert (await send(writes, to)).body == b"abcde"
+        assert server.connections == 1
+
+
+async def test_a_server_that_closes_leaves_doubt_over_tls_too(certificates):
+    async with serving(certificates=certificates) as (server, writes, to):
+        server.answers.append(None)
+        with pytest.raises(NoAnswerError):
+            await send(writes, to)
+        server.answers.append(b"HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+        await send(writes, to)
+        await asyncio.sleep(0.05)
+        assert (await send(writes, to)).status == 201
+        assert server.connections == 3
+
+
+async def test_nothing_is_sent_to_a_server_whose_certificate_is_not_accepted(certificates):
+    async with serving(certificates=certificates) as (server, writes, to):
+        for wrong in (
+            dataclasses.replace(to, server_hostname="another.example"),
+            dataclasses.replace(to, ssl_context=ssl.create_default_context()),
+        ):
+            with pytest.raises(NotSentError, match="CERTIFICATE_VERIFY_FAILED"):
+                await send(writes, wrong)
+        named = dataclasses.replace(to, server_hostname="kubernetes.default.svc")
+        assert (await send(writes, named)).status == 201
+        assert len(server.requests) == 1
+
+
+async def test_nothing_is_sent_where_no_handshake_takes_place(certificates):
+    async with serving() as (_, writes, plain):
+        port = plain.server.rpartition(":")[2]
+        to = dataclasses.replace(access(f"https://127.0.0.1:{port}"), ssl_context=ssl.create_default_context())
+        with pytest.raises(NotSentError):
+            await send(writes, to)
+
+
+async def test_a_connection_holds_little_memory(certificates):
+    """A burst of binds and events opens 128 of them."""
+    async with serving(certificates=certificates) as (server, writes, to):
+        await send(writes, to)
+        server.answers = [b"wait"] * 8
+        tracemalloc.start()
+        try:
+            under_way = [asyncio.create_task(send(writes, to)) for _ in range(8)]
+
+            async def all_sent():
+                return len(server.requests) == 9
+
+            await wait_until(all_sent)
+            held = tracemalloc.take_snapshot().filter_traces(
+                # The server's half of the connections is asyncio's, in the same process.
+                [tracemalloc.Filter(inclusive=False, filename_pattern="*/asyncio/streams.py")]
+            )
+        finally:
+            tracemalloc.stop()
+        server.release.set()
+        await asyncio.gather(*under_way)
+    buffers = sum(trace.size >= 2**17 for trace in held.traces)
+    assert buffers <= 8, "one each for the server's half"

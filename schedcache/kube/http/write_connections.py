@@ -1,4 +1,4 @@
-"""Small writes over persistent connections: HTTP/1.1, one request at a time on each.
+"""Small writes, and reads of one object, over persistent connections: HTTP/1.1, one request at a time on each.
 
 Nearly all that a scheduler sends is a Binding and an Event for each pod, and aiohttp takes three times as long for such a
 request as TLS and the socket (measured: 0.15 ms of 0.2 ms). This does only what these requests need: a body of known
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from schedcache.kube.http.credentials import Access
 from schedcache.kube.http.http_answer import Answer, AnswerReader, NoAnswerError
 from schedcache.kube.http.sockets import deliver_within, withdraw_on_close
+from schedcache.kube.http.tls import TLSProtocol
 from schedcache.ports import Fence
 
 
@@ -109,7 +110,7 @@ class WriteConnections:
     Args:
         user_agent: sent with every request.
         connect_timeout: seconds for opening a connection.
-        idle: seconds after which an unused connection is not used again.
+        idle: seconds after which an unused connection is closed.
     """
 
     def __init__(self, user_agent: str, connect_timeout: float, idle: float) -> None:
@@ -122,6 +123,7 @@ class WriteConnections:
         # The most recently used one comes first, so that those opened for a burst time out.
         self._idle: list[_Connection] = []
         self._open: set[_Connection] = set()
+        self._closing: asyncio.TimerHandle | None = None
 
     async def send(
         self,
@@ -171,6 +173,9 @@ class WriteConnections:
         for connection in (*self._idle, *self._open):
             connection.abort()
         self._idle.clear()
+        if self._closing is not None:
+            self._closing.cancel()
+            self._closing = None
 
     def _adopt(self, access: Access) -> None:
         """The access may differ only in its token, or in everything that connections depend on."""
@@ -197,24 +202,51 @@ class WriteConnections:
     def _put_back(self, connection: _Connection) -> None:
         """An incomplete answer, such as one to an abandoned request, would be read as the next request's."""
         if connection.usable:
-            connection.idle_since = asyncio.get_running_loop().time()
+            loop = asyncio.get_running_loop()
+            connection.idle_since = loop.time()
             self._idle.append(connection)
+            if self._closing is None:
+                self._closing = loop.call_later(self._idle_limit, self._close_old)
         else:
             connection.abort()
+
+    def _close_old(self) -> None:
+        """End those of a burst that nobody has needed since."""
+        loop = asyncio.get_running_loop()
+        old = loop.time() - self._idle_limit
+        for connection in self._idle:
+            if connection.idle_since <= old or not connection.usable:
+                connection.abort()
+        self._idle = [one for one in self._idle if one.usable]
+        self._closing = None
+        if self._idle:
+            # The oldest comes first, and is looked at again no sooner than it can be old.
+            self._closing = loop.call_at(self._idle[0].idle_since + self._idle_limit, self._close_old)
 
     async def _connect(self, origin: _Origin, timeout: float) -> _Connection:
         server, context, expected_name = origin
         url = urlsplit(server)
         host = url.hostname or ""
+        loop, connection = asyncio.get_running_loop(), _Connection(origin)
         try:
+            # Time-outs and errors of TLS are OSErrors.
             async with asyncio.timeout(timeout):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: _Connection(origin),
-                    host,
-                    url.port or (80 if context is None else 443),
-                    ssl=context,
-                    server_hostname=None if context is None else expected_name or host,
-                )
-        except (OSError, TimeoutError) as error:
+                if context is None:
+                    await loop.create_connection(lambda: connection, host, url.port or 80)
+                else:
+                    await _connect_tls(connection, host, url.port or 443, context, expected_name or host)
+        except OSError as error:
             raise NotSentError(f"cannot connect to {url.netloc}: {str(error) or type(error).__name__}") from error
         return connection
+
+
+async def _connect_tls(
+    connection: _Connection, host: str, port: int, context: ssl.SSLContext, expected_name: str
+) -> None:
+    tls = TLSProtocol(connection, context, expected_name)
+    await asyncio.get_running_loop().create_connection(lambda: tls, host, port)
+    try:
+        await tls.shaken
+    except BaseException:
+        tls.abort()
+        raise

@@ -37,13 +37,18 @@ Key = tuple[str, str, str, str, str]
 
 
 class _Series(msgspec.Struct):
-    """One event, as often as it was recorded; times in seconds since the epoch."""
+    """One event, as often as it was recorded; times in seconds since the epoch.
+
+    Nearly every event is recorded once and then remembered for minutes, 20,000 of them in a busy cluster. So `event`, the object
+    as it is sent, is only held until it is written, and made again (`begun` is its time) if it is repeated.
+    """
 
     key: Key
     name: str
     namespace: str
-    event: dict[str, Any]
+    begun: float
     last_observed: float
+    event: dict[str, Any] = {}
     count: int = 1
     written: int = 0
     written_at: float = 0.0
@@ -134,6 +139,7 @@ class ApiEventRecorder:
         if series is not None:
             series.count += 1
             series.last_observed = now
+            series.event = series.event or self._document(series, regarding, related)
             self.merged += 1
             if series.count == 2:
                 self._put(series)
@@ -143,18 +149,24 @@ class ApiEventRecorder:
             self._begin(key, regarding, related, now)
 
     def _begin(self, key: Key, pod: Pod, related: Pod | None, now: float) -> None:
-        _, type_, reason, action, note = key
-        reporter = (related or pod).scheduler_name
-        controller = reporter if reporter in self._profiles else self._profiles[0]
         # Two events of one pod must not have the same name, however coarse the clock is.
         self._stamp = max(self._stamp + 1, int(now * 1e9))
-        name = event_name(pod.name, self._stamp)
-        series = _Series(key, name, pod.namespace, {}, now)
-        series.event = {
+        series = _Series(key, event_name(pod.name, self._stamp), pod.namespace, now, now)
+        series.event = self._document(series, pod, related)
+        if self._put(series):
+            self._series[key] = series
+            if len(self._series) > self._settings.event_series_limit:
+                self._end(next(iter(self._series.values())))
+
+    def _document(self, series: _Series, pod: Pod, related: Pod | None) -> dict[str, Any]:
+        _, type_, reason, action, note = series.key
+        reporter = (related or pod).scheduler_name
+        controller = reporter if reporter in self._profiles else self._profiles[0]
+        return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": name, "namespace": pod.namespace},
-            "eventTime": micro_time(now),
+            "metadata": {"name": series.name, "namespace": series.namespace},
+            "eventTime": micro_time(series.begun),
             "reportingController": controller,
             "reportingInstance": f"{controller}-{self._host}"[:INSTANCE_LENGTH],
             "type": type_,
@@ -162,13 +174,8 @@ class ApiEventRecorder:
             "action": action,
             "note": note,
             "regarding": _reference(pod),
+            **({} if related is None else {"related": _reference(related)}),
         }
-        if related is not None:
-            series.event["related"] = _reference(related)
-        if self._put(series):
-            self._series[key] = series
-            if len(self._series) > self._settings.event_series_limit:
-                self._end(next(iter(self._series.values())))
 
     def _put(self, series: _Series) -> bool:
         room = self._queue.put(series.name, series)
@@ -223,6 +230,8 @@ class ApiEventRecorder:
         else:
             series.written, series.written_at = count, self._wall_clock()
             self.written += 1
+            if series.count == 1:
+                series.event = {}
 
     async def _send(self, series: _Series) -> None:
         if series.written:
