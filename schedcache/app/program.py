@@ -112,6 +112,8 @@ class Program:
 
     async def run(self) -> None:
         """Raises whatever ends the source, a writer or the loop, which none does by itself; and LeadershipLostError."""
+        # From the first list on, which makes hundreds of thousands of objects and nearly no garbage.
+        gc.set_threshold(*_GC_THRESHOLDS)
         async with asyncio.TaskGroup() as background:
             for writer in self._writers:
                 self._start(background, writer.run(), type(writer).__name__)
@@ -154,7 +156,7 @@ class Program:
         started = time.monotonic()
         while not self.source.has_synced():  # noqa: ASYNC110  sources are asked, they have no event to wait for
             await asyncio.sleep(_SYNC_LOOK_SECONDS)
-        tune_gc()
+        keep_what_was_read()
         cache = self.scheduler.state.cache
         _log.info(
             "synced",
@@ -197,11 +199,10 @@ class Program:
             _log.debug("stopping although binds are not confirmed", pods=len(self.scheduler.state.cache.assumed_pods))
 
 
-def tune_gc() -> None:
-    """What was read at the start stays, so the collector need not look at it again and again."""
+def keep_what_was_read() -> None:
+    """What was read at the start stays, so the garbage collector need not look at it again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 @asynccontextmanager

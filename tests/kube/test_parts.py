@@ -31,6 +31,7 @@ from schedcache.kube.watch.decoder import (
 from schedcache.kube.watch.edges import EDGES, Ending
 from schedcache.kube.watch.graveyard import Graveyard
 from schedcache.kube.watch.kinds import KINDS
+from schedcache.kube.watch.lister import Lister
 from schedcache.kube.watch.pacing import BackoffManager, Timing
 from schedcache.kube.watch.stats import KindStats
 from schedcache.kube.watch.store import Listing, ObjectStore, SinkError
@@ -576,3 +577,46 @@ async def test_an_event_that_is_written_is_remembered_in_few_bytes():
         await asyncio.wait([writing])
     assert recorder.written == len(recorder._series) == 2000
     assert held / 2000 < 1000
+
+
+class Pages:
+    """A server with a list of several pages, one of which may fail."""
+
+    def __init__(self, *pages):
+        self.pages = pages
+        self.story = []
+
+    async def get(self, _path, params, *, timeout):
+        number = int(params.get("continue", "0"))
+        self.story.append(f"page {number} asked for")
+        if isinstance(self.pages[number], Exception):
+            raise self.pages[number]
+        following = str(number + 1) if number + 1 < len(self.pages) else ""
+        metadata = {"resourceVersion": "7", "continue": following}
+        return msgspec.json.encode({"metadata": metadata, "items": self.pages[number]})
+
+
+def lister_of(server, sink):
+    store = ObjectStore(KINDS["Pod"], sink, KindStats())
+    read_into = store.read_into
+
+    def read(listing, raw, *, afresh):
+        read_into(listing, raw, afresh=afresh)
+        server.story.append(f"{list(listing.objects)[-1]} read")
+
+    store.read_into = read
+    return Lister(server, store, SourceSettings(), time.monotonic)
+
+
+async def test_the_next_page_is_asked_for_before_this_one_is_read():
+    server = Pages([pod("a", 1), pod("b", 2)], [pod("c", 3)])
+    listing = await lister_of(server, None).read()
+    assert [obj.name for obj in listing.objects.values()] == ["a", "b", "c"]
+    a, b, c = (f"{uid} read" for uid in listing.objects)
+    assert server.story == ["page 0 asked for", "page 1 asked for", a, b, c]
+
+
+async def test_a_page_that_fails_while_another_is_read_fails_the_list():
+    server = Pages([pod("a", 1)], UnavailableError("no", reason="Unreachable"))
+    with pytest.raises(UnavailableError):
+        await lister_of(server, None).read()

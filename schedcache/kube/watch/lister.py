@@ -1,5 +1,6 @@
 """Reading all objects of a kind, page by page."""
 
+import asyncio
 from collections.abc import Callable
 
 from schedcache.kube.http.transport import Transport
@@ -64,19 +65,32 @@ class Lister:
         listing = Listing()
         time_slice = TimeSlice(self._clock)
         self.page = 0
-        while True:
-            self.page += 1
-            body = await self._transport.get(kind.path, params, timeout=self._settings.page_timeout_seconds)
-            page = decode_page(body)
-            stats.list_pages += 1
-            stats.last_heard = self._clock()
-            self._heard()
-            for raw in page.items:
-                self._store.read_into(listing, raw, afresh=afresh)
-                if time_slice.over():
+        asked = self._ask(params)
+        try:
+            while True:
+                self.page += 1
+                page = decode_page(await asked)
+                stats.list_pages += 1
+                stats.last_heard = self._clock()
+                self._heard()
+                if page.next:
+                    # The server prepares the next page while this one is read.
+                    asked = self._ask(params | {"continue": page.next})
                     await time_slice.rest()
-            if not page.next:
-                stats.lists += 1
-                listing.resource_version = page.resource_version
-                return listing
-            params["continue"] = page.next
+                for raw in page.items:
+                    self._store.read_into(listing, raw, afresh=afresh)
+                    if time_slice.over():
+                        await time_slice.rest()
+                if not page.next:
+                    stats.lists += 1
+                    listing.resource_version = page.resource_version
+                    return listing
+        finally:
+            asked.cancel()
+
+    def _ask(self, params: dict[str, str]) -> "asyncio.Task[bytes]":
+        path, timeout = self._store.kind.path, self._settings.page_timeout_seconds
+        asked = asyncio.create_task(self._transport.get(path, params, timeout=timeout))
+        # A page that nobody waits for any more may fail in silence.
+        asked.add_done_callback(lambda asked: asked.cancelled() or asked.exception())
+        return asked
