@@ -6,7 +6,7 @@ SHELL := /bin/bash
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Passed on to the command of demo, test, kind-demo and kind-test: make test ARGS='-k queue -x'
+# Passed on to the command of demo, test, soak, kind-demo and kind-test: make test ARGS='-k queue -x'
 ARGS ?=
 
 .PHONY: help
@@ -34,6 +34,10 @@ demo: setup ## schedule a mixed workload on a control plane of its own (ARGS=--e
 .PHONY: test
 test: setup ## run the tests, against a real kube-apiserver and etcd (ARGS go to pytest)
 	@$(BIN)/pytest $(ARGS)
+
+.PHONY: soak
+soak: setup ## half an hour of load and random faults: is memory flat, the cache true, every pod bound (ARGS='--minutes 5 --source kopf')
+	@$(BIN)/python -m tests.soak $(ARGS)
 
 .PHONY: lint
 lint: setup ## ruff, the layers between packages, yamllint

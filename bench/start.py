@@ -57,7 +57,7 @@ async def start(command: Sequence[str], url: str, log: Path) -> dict[str, float]
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
             while not await is_ready(session, url):
                 if process.returncode is not None or time.perf_counter() - began > LIMIT_SECONDS:
-                    raise SystemExit(f"{command[0]} has not become ready:\n{log.read_text()[-3000:]}")
+                    raise SystemExit(f"{command[0]} has not become ready; the end of its log:\n{tail(log)}")
                 await asyncio.sleep(LOOK_SECONDS)
         ready = time.perf_counter() - began
         cpu = cpu_seconds(process.pid)
@@ -78,6 +78,11 @@ async def is_ready(session: aiohttp.ClientSession, url: str) -> bool:
             return response.status == 200
     except aiohttp.ClientError:
         return False
+
+
+def tail(log: Path) -> str:
+    """What it said last."""
+    return log.read_text()[-3000:]
 
 
 def cpu_seconds(pid: int) -> float:

@@ -1,0 +1,147 @@
+"""What a process holds, second by second, and whether that stays the same."""
+
+import asyncio
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.e2e.scheduler_process import SchedulerProcess
+
+MIB = 1 << 20
+
+
+class Bound(NamedTuple):
+    """The most by which a gauge may grow from the second third to the last: a share of the second, and an amount."""
+
+    share: float
+    amount: float
+
+
+BOUNDS: Mapping[str, Bound] = {
+    "rss MiB": Bound(0.02, 3.0),
+    "pss MiB": Bound(0.02, 3.0),
+    "tasks": Bound(0.05, 10.0),
+    "file descriptors": Bound(0.05, 5.0),
+    "threads": Bound(0.0, 2.0),
+    "metric series": Bound(0.03, 20.0),
+    "pods queued": Bound(0.1, 20.0),
+    "pods cached": Bound(0.1, 50.0),
+    "nodes cached": Bound(0.0, 2.0),
+}
+"""What is sampled, and how flat each has to be."""
+
+
+class Sample(NamedTuple):
+    """Seconds since the start of the run, whether no fault is near, and the gauges by name."""
+
+    at: float
+    quiet: bool
+    gauges: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Trend:
+    """How a gauge went from the second third of a run to the last, in quiet times.
+
+    Attributes:
+        second, last: medians.
+        most: the largest value of the whole run, faults included.
+        drift: the growth from the middle of one third to that of the other by the median of slopes (Theil and Sen), which a
+            step up and a step down again cannot hide.
+        bound: the most by which it may grow.
+    """
+
+    second: float
+    last: float
+    most: float
+    drift: float
+    bound: float
+
+    @property
+    def flat(self) -> bool:
+        """Neither measure of growth is above the bound."""
+        return max(self.last - self.second, self.drift) <= self.bound
+
+
+def trend(samples: Sequence[Sample], name: str, seconds: float, bound: Bound) -> Trend:
+    """Of one gauge. ValueError: a third has no quiet sample."""
+    third = seconds / 3
+    found = [(sample.at, sample.gauges[name]) for sample in samples if sample.quiet and name in sample.gauges]
+    second = [value for at, value in found if third <= at < 2 * third]
+    last = [value for at, value in found if at >= 2 * third]
+    if not second or not last:
+        raise ValueError(f"{name}: a third of the run has no quiet sample")
+    middle = statistics.median(second)
+    return Trend(
+        middle,
+        statistics.median(last),
+        max(sample.gauges.get(name, 0.0) for sample in samples),
+        theil_sen([point for point in found if point[0] >= third]) * third,
+        bound.share * middle + bound.amount,
+    )
+
+
+def theil_sen(points: Sequence[tuple[float, float]], most: int = 300) -> float:
+    """The median of the slopes between all pairs of points, of at most so many points."""
+    points = points[:: -(-len(points) // most) or 1]
+    slopes = [
+        (later[1] - earlier[1]) / (later[0] - earlier[0])
+        for number, earlier in enumerate(points)
+        for later in points[number + 1 :]
+        if later[0] > earlier[0]
+    ]
+    return statistics.median(slopes) if slopes else 0.0
+
+
+async def sample_for_ever(
+    scheduler: SchedulerProcess, quiet: Callable[[], bool], samples: list[Sample], interval: float = 1.0
+) -> None:
+    """Append a sample every second until cancelled."""
+    clock = asyncio.get_running_loop().time
+    started = clock()
+    while True:
+        was_quiet = quiet()
+        gauges = process_gauges(scheduler.process.pid) | metric_gauges((await scheduler.get("/metrics"))[1])
+        samples.append(Sample(clock() - started, was_quiet and quiet(), gauges))
+        await asyncio.sleep(interval - (clock() - started) % interval)
+
+
+def process_gauges(pid: int) -> dict[str, float]:
+    """Of a process, as Linux's /proc has them."""
+    proc = Path(f"/proc/{pid}")
+    memory = _fields(proc / "smaps_rollup")
+    return {
+        "rss MiB": memory["Rss"] / 1024,
+        "pss MiB": memory["Pss"] / 1024,
+        "file descriptors": len(list((proc / "fd").iterdir())),
+        "threads": _fields(proc / "status")["Threads"],
+    }
+
+
+def metric_gauges(text: str) -> dict[str, float]:
+    """What `/metrics` says."""
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+
+    def total(prefix: str) -> float:
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(prefix))
+
+    return {
+        "metric series": len(lines),
+        # As many pods are being bound at a time as there happen to be.
+        "tasks": total("scheduler_event_loop_tasks ") - total('scheduler_goroutines{operation="binding"}'),
+        "pods queued": total("scheduler_pending_pods{"),
+        "pods cached": total('scheduler_cache_size{type="pods"}'),
+        "nodes cached": total('scheduler_cache_size{type="nodes"}'),
+    }
+
+
+def _fields(path: Path) -> dict[str, int]:
+    found = {}
+    for line in path.read_text().splitlines():
+        name, _, value = line.partition(":")
+        number = value.split()
+        if number and number[0].isdigit():
+            found[name] = int(number[0])
+    return found
