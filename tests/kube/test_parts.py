@@ -557,6 +557,10 @@ async def test_what_is_not_urgent_waits_for_what_is_but_not_for_ever():
 async def test_an_event_that_is_written_is_remembered_in_few_bytes():
     """For six minutes and in case it is repeated, which is 18,000 of them at 50 pods a second."""
 
+
+async def recorded(type_, note):
+    """A recorder that has written the event for each of 2,000 pods, and how many bytes that holds."""
+
     class Server:
         async def send(self, *_request):
             return b""
@@ -568,15 +572,27 @@ async def test_an_event_that_is_written_is_remembered_in_few_bytes():
     tracemalloc.start()
     try:
         for one in pods:
-            recorder.event(one, "Normal", "Scheduled", "Binding", f"Successfully assigned default/{one.name} to node-1")
+            recorder.event(one, type_, "Reason", "Action", f"{note} default/{one.name}")
         assert await recorder.drain(10) == 0
-        held, _ = tracemalloc.get_traced_memory()
+        return recorder, tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
         writing.cancel()
         await asyncio.wait([writing])
+
+
+async def test_an_event_that_may_be_repeated_is_remembered_in_few_bytes():
+    """For six minutes, which may be 20,000 of them."""
+    recorder, held = await recorded("Warning", "0/1 nodes are available for")
     assert recorder.written == len(recorder._series) == 2000
     assert held / 2000 < 1000
+
+
+async def test_what_went_well_is_forgotten_once_it_is_written():
+    """A pod is bound once: at 50 pods a second there would be 18,000 such events to remember."""
+    recorder, _ = await recorded("Normal", "Successfully assigned")
+    assert recorder.written == 2000
+    assert recorder._series == {}
 
 
 class Pages:

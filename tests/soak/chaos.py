@@ -11,6 +11,7 @@ from schedcache.testing import Answer, ControlPlane, Delay, FaultProxy, LoseResp
 from schedcache.testing.faults import Fault, error_event
 
 BINDING = r"/binding$"
+OUTAGE = "API server killed and restarted"
 STOPPED_SECONDS = (2.0, 6.0)
 HEALED_SECONDS = 5.0
 """After a fault is over, samples count as quiet again after so long: watches come back, what waited is worked off."""
@@ -45,7 +46,7 @@ class Chaos:
             "watches reset": lambda: self._cut_watches(reset=True),
             "silent watches": self._hold_watches,
             "API server stopped (SIGSTOP)": self._stop_server,
-            "API server killed and restarted": self._restart_server,
+            OUTAGE: self._restart_server,
         }
 
     @property
@@ -54,21 +55,23 @@ class Chaos:
         return asyncio.get_running_loop().time() >= self._quiet_from
 
     async def run(self) -> None:
-        clock = asyncio.get_running_loop().time
         names = list(self._faults)
         while True:
             await asyncio.sleep(self._rng.uniform(*self._pause))
             # Each in its turn, in a new order each time: a minute has nearly all, an hour has each as often.
             if not names:
                 names = list(self._faults)
-            name = names.pop(self._rng.randrange(len(names)))
-            self.counts[name] += 1
-            self._quiet_from = float("inf")
-            try:
-                await self._faults[name]()
-            finally:
-                self._proxy.clear()
-                self._quiet_from = clock() + HEALED_SECONDS
+            await self.inject(names.pop(self._rng.randrange(len(names))))
+
+    async def inject(self, name: str) -> None:
+        """One fault, from its beginning to its end."""
+        self.counts[name] += 1
+        self._quiet_from = float("inf")
+        try:
+            await self._faults[name]()
+        finally:
+            self._proxy.clear()
+            self._quiet_from = asyncio.get_running_loop().time() + HEALED_SECONDS
 
     def _seconds(self) -> float:
         return self._rng.uniform(0.5, 3.0)

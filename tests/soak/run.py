@@ -13,7 +13,7 @@ from schedcache.testing import Cluster, FakeKubelet, FaultProxy, wait_until
 from tests.e2e.scheduler_process import SchedulerProcess
 from tests.e2e.truth import assert_dump_is_truth, assert_no_node_is_overcommitted
 from tests.soak.bindings import Bindings
-from tests.soak.chaos import Chaos
+from tests.soak.chaos import OUTAGE, Chaos
 from tests.soak.load import NOT_FEASIBLE, Load
 from tests.soak.samples import BOUNDS, Sample, Trend, sample_for_ever, trend
 
@@ -79,7 +79,8 @@ async def soak(cluster: Cluster, settings: SoakSettings, log: Path) -> Report:
         chaos = Chaos(proxy, cluster.control_plane, random.Random(rng.random()), settings.pause)
         try:
             async with _running(load.run()):
-                # Until as many pods live as ever will.
+                # After the first outage as many connections are open as ever will be, and then as many pods live.
+                await chaos.inject(OUTAGE)
                 await asyncio.sleep(min(settings.lifetime[1], max(SHORTEST_WARM_UP_SECONDS, settings.seconds / 10)))
                 async with (
                     _running(sample_for_ever(scheduler, lambda: chaos.quiet, report.samples), _read_for_ever(bindings)),

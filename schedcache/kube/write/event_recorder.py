@@ -31,6 +31,8 @@ PODS_LIMIT = 10_000
 NOTE_BYTES = 1024
 INSTANCE_LENGTH = 128
 NAME_LENGTH = 253
+NORMAL = "Normal"
+"""The type of events that tell what went well."""
 
 _encode = msgspec.json.Encoder().encode
 Key = tuple[str, str, str, str, str]
@@ -39,8 +41,8 @@ Key = tuple[str, str, str, str, str]
 class _Series(msgspec.Struct):
     """One event, as often as it was recorded; times in seconds since the epoch.
 
-    Nearly every event is recorded once and then remembered for minutes, 20,000 of them in a busy cluster. So `event`, the object
-    as it is sent, is only held until it is written, and made again (`begun` is its time) if it is repeated.
+    Most events are recorded once and remembered for minutes, thousands of them in a busy cluster. So `event`, the object as it is
+    sent, is only held until it is written, and made again (`begun` is its time) if it is repeated.
     """
 
     key: Key
@@ -59,7 +61,8 @@ class ApiEventRecorder:
 
     Repetitions of an event of a pod are merged into a series: the second occurrence is written at once, further ones are
     counted here and written every half hour and when the series ends. Unlike in client-go, an event with another note
-    is another event, so that no note is lost. Run `run` as a task, and call `drain` before ending it.
+    is another event, so that no note is lost, and a Normal one is forgotten once it is written: a pod is bound once.
+    Run `run` as a task, and call `drain` before ending it.
 
     Args:
         transport: requests to the server.
@@ -230,7 +233,9 @@ class ApiEventRecorder:
         else:
             series.written, series.written_at = count, self._wall_clock()
             self.written += 1
-            if series.count == 1:
+            if series.count == 1 and series.key[1] == NORMAL:
+                self._series.pop(series.key, None)
+            elif series.count == 1:
                 series.event = {}
 
     async def _send(self, series: _Series) -> None:
