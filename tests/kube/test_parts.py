@@ -554,10 +554,6 @@ async def test_what_is_not_urgent_waits_for_what_is_but_not_for_ever():
     await asyncio.wait_for(urgent.over(60), 1)
 
 
-async def test_an_event_that_is_written_is_remembered_in_few_bytes():
-    """For six minutes and in case it is repeated, which is 18,000 of them at 50 pods a second."""
-
-
 async def recorded(type_, note):
     """A recorder that has written the event for each of 2,000 pods, and how many bytes that holds."""
 
