@@ -76,7 +76,10 @@ class Load:
     async def finish(self) -> None:
         """After `run`: the pods that are left stay, and requests under way end, so that nothing changes any more."""
         self._over.set()
-        await asyncio.gather(*self._tasks)
+        # All of them end, whatever becomes of one.
+        errors = [end for end in await asyncio.gather(*self._tasks, return_exceptions=True) if end is not None]
+        if errors:
+            raise errors[0]
 
     async def _make_pods(self) -> None:
         clock = asyncio.get_running_loop().time
