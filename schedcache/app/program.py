@@ -227,9 +227,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
         extenders = Extenders(http_extenders, metrics=metrics)
         kinds = known_kinds(called, extenders, [profile.scheduler_name for profile in settings.profiles])
         read_pod = cast("Callable[[bytes], Pod]", kinds["Pod"].from_json)
-        binder = ApiBinder(
-            transport, _budget(transport, settings), settings.writes, read_pod=read_pod, fence=fence
-        )
+        binder = ApiBinder(transport, _budget(transport, settings), settings.writes, read_pod=read_pod, fence=fence)
         urgent = Urgent()
         writers = () if settings.observe else _writers(transport, settings, urgent, fence)
         recorder, status_writer = writers or (Nobody(), Nobody())

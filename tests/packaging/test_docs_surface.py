@@ -111,7 +111,8 @@ async def test_the_metrics_that_the_pages_name_are_those_that_there_are(program)
     assert named - there.keys() == set()
     operations = set(
         re.findall(
-            r"`((?:scheduler|leader_election|rest_client)_[a-z_]+[a-z])\b", pages.section("docs/operations.md", "## Metrics")
+            r"`((?:scheduler|leader_election|rest_client)_[a-z_]+[a-z])\b",
+            pages.section("docs/operations.md", "## Metrics"),
         )
     )
     assert operations == there.keys()

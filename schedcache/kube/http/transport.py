@@ -199,9 +199,7 @@ class Transport:
     ) -> bytes:
         return await self._answer("GET", path, None, params, {"Accept": accept}, timeout)
 
-    async def _ask(
-        self, method: str, path: str, body: bytes, content_type: str, fence: Fence | None = None
-    ) -> bytes:
+    async def _ask(self, method: str, path: str, body: bytes, content_type: str, fence: Fence | None = None) -> bytes:
         """A small request, over kept connections."""
         if self._access.proxy is not None:
             held_back = HeldBackBody(body, fence, self.settings.request_timeout_seconds)
