@@ -98,7 +98,7 @@ scheduler_goroutines{operation="binding"} 8.0
 
 def test_a_pod_that_is_bound_twice_is_found(tmp_path):
     line = (
-        '{"verb":"create","stage":"ResponseComplete","user":{"username":"u"},"requestReceivedTimestamp":"2026-01-01T00:00:00Z",'
+        '{"verb":"create","stage":"ResponseComplete","user":{"username":"u"},"requestReceivedTimestamp":"2026-01-01T00:00:00Z","stageTimestamp":"2026-01-01T00:00:00Z",'
         '"requestURI":"/api/v1/namespaces/default/pods/p/binding","objectRef":{"resource":"pods","subresource":"binding",'
         '"namespace":"default","name":"p"},"responseStatus":{"code":CODE},"requestObject":{"metadata":{"uid":"UID"}}}\n'
     )
