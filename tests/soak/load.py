@@ -135,11 +135,17 @@ class Load:
         oldest = 0
         while True:
             await asyncio.sleep(NODE_SECONDS)
-            with contextlib.suppress(ApiStatusError, aiohttp.ClientError, TimeoutError):
+            try:
                 await self._cluster.create_node(self._node(oldest + self._nodes))
-                await self._delete(f"{NODES}/node-{oldest}")
-                oldest += 1
-                self.counts["nodes replaced"] += 1
+            except ApiStatusError as error:
+                if error.status != 409:
+                    continue
+                # There already, from a try whose answer was lost.
+            except (aiohttp.ClientError, TimeoutError):
+                continue
+            await self._delete(f"{NODES}/node-{oldest}")
+            oldest += 1
+            self.counts["nodes replaced"] += 1
 
     def _node(self, number: int) -> JSONObject:
         return node_manifest(f"node-{number}", ZONES[number % len(ZONES)], cpu="16", memory="64Gi")
