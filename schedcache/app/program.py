@@ -58,9 +58,6 @@ _CONFIRM_SECONDS = 1.0
 # the hot path is freed by its reference count. What is left of failed requests is not (an exception and its frames hold one another),
 # and outlives young collections; so an old one comes after 120,000 objects. It leaves out what was read at the start.
 _GC_THRESHOLDS = (20_000, 3, 2)
-# Collections by number of allocations, not by time: fewer of the young ones than Python's default makes, since nearly
-# everything on the hot path is freed by its reference count, and rare old ones.
-_GC_THRESHOLDS = (20_000, 20, 100)
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _log = structlog.get_logger(__name__)
 
