@@ -76,6 +76,7 @@ async def soak(cluster: Cluster, settings: SoakSettings, log: Path) -> Report:
         SchedulerProcess(proxy.kubeconfig, log, f"--event-source={settings.source}", *settings.flags) as scheduler,
     ):
         await scheduler.ready()
+        port = int(proxy.url.rpartition(":")[2])
         chaos = Chaos(proxy, cluster.control_plane, random.Random(rng.random()), settings.pause)
         try:
             async with _running(load.run()):
@@ -83,7 +84,9 @@ async def soak(cluster: Cluster, settings: SoakSettings, log: Path) -> Report:
                 await chaos.inject(OUTAGE)
                 await asyncio.sleep(min(settings.lifetime[1], max(SHORTEST_WARM_UP_SECONDS, settings.seconds / 10)))
                 async with (
-                    _running(sample_for_ever(scheduler, lambda: chaos.quiet, report.samples), _read_for_ever(bindings)),
+                    _running(
+                        sample_for_ever(scheduler, port, lambda: chaos.quiet, report.samples), _read_for_ever(bindings)
+                    ),
                     _running(chaos.run()),
                 ):
                     await asyncio.sleep(settings.seconds)

@@ -24,8 +24,11 @@ BOUNDS: Mapping[str, Bound] = {
     "pss MiB": Bound(0.02, 3.0),
     "tasks": Bound(0.05, 10.0),
     "file descriptors": Bound(0.05, 5.0),
+    # As many requests are under way at a time as there happen to be, each on a connection that is kept for a minute.
+    "connections": Bound(0.0, 128.0),
     "threads": Bound(0.0, 2.0),
-    "metric series": Bound(0.03, 20.0),
+    # The first time that something happens, it has a histogram's worth of them; for each pod, it would be thousands.
+    "metric series": Bound(0.0, 150.0),
     "pods queued": Bound(0.1, 20.0),
     "pods cached": Bound(0.1, 50.0),
     "nodes cached": Bound(0.0, 2.0),
@@ -102,28 +105,36 @@ def theil_sen(points: Sequence[tuple[float, float]], most: int = 300) -> float:
 
 
 async def sample_for_ever(
-    scheduler: SchedulerProcess, quiet: Callable[[], bool], samples: list[Sample], interval: float = 1.0
+    scheduler: SchedulerProcess, port: int, quiet: Callable[[], bool], samples: list[Sample], interval: float = 1.0
 ) -> None:
-    """Append a sample every second until cancelled."""
+    """Append a sample every second until cancelled; `port` is that of its API server."""
     clock = asyncio.get_running_loop().time
     started = clock()
     while True:
         was_quiet = quiet()
-        gauges = process_gauges(scheduler.process.pid) | metric_gauges((await scheduler.get("/metrics"))[1])
+        gauges = process_gauges(scheduler.process.pid, port) | metric_gauges((await scheduler.get("/metrics"))[1])
         samples.append(Sample(clock() - started, was_quiet and quiet(), gauges))
         await asyncio.sleep(interval - (clock() - started) % interval)
 
 
-def process_gauges(pid: int) -> dict[str, float]:
-    """Of a process, as Linux's /proc has them."""
+def process_gauges(pid: int, port: int) -> dict[str, float]:
+    """Of a process, as Linux's /proc has them; connections to the port are told apart from other file descriptors."""
+    connections = connections_to(port, Path(f"/proc/{pid}/net/tcp").read_text())
     proc = Path(f"/proc/{pid}")
     memory = _fields(proc / "smaps_rollup")
     return {
         "rss MiB": memory["Rss"] / 1024,
         "pss MiB": memory["Pss"] / 1024,
-        "file descriptors": len(list((proc / "fd").iterdir())),
+        "file descriptors": len(list((proc / "fd").iterdir())) - connections,
+        "connections": connections,
         "threads": _fields(proc / "status")["Threads"],
     }
+
+
+def connections_to(port: int, table: str) -> int:
+    """How many established TCP connections to that port on loopback are in a table of Linux's /proc/net/tcp."""
+    remote = f"0100007F:{port:04X}"
+    return sum(fields[2:4] == [remote, "01"] for fields in map(str.split, table.splitlines()))
 
 
 def metric_gauges(text: str) -> dict[str, float]:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.soak.bindings import Bindings
 from tests.soak.run import SoakSettings, soak
-from tests.soak.samples import BOUNDS, Bound, Sample, metric_gauges, theil_sen, trend
+from tests.soak.samples import BOUNDS, Bound, Sample, connections_to, metric_gauges, theil_sen, trend
 
 SECONDS = 60.0
 SEED = 12
@@ -75,6 +75,18 @@ def test_the_median_of_slopes():
     assert theil_sen([(float(x), 2.0 * x + (50 if x == 7 else 0)) for x in range(20)]) == pytest.approx(2.0)
     assert theil_sen([(1.0, 5.0)]) == 0.0
     assert theil_sen([(float(x), float(x)) for x in range(5000)]) == pytest.approx(1.0)
+
+
+def test_connections_are_counted_at_one_end():
+    table = """
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1
+   1: 0100007F:C001 0100007F:1F90 01 00000000:00000000 00:00000000 00000000     0        0 2
+   2: 0100007F:1F90 0100007F:C001 01 00000000:00000000 00:00000000 00000000     0        0 3
+   3: 0100007F:C002 0100007F:1F90 06 00000000:00000000 00:00000000 00000000     0        0 0
+"""
+    assert connections_to(8080, table) == 1
+    assert connections_to(443, table) == 0
 
 
 def test_metrics_are_read():
