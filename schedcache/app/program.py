@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import random
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -29,8 +28,10 @@ from schedcache.kube.extender.client import HttpExtenders
 from schedcache.kube.http.credentials import load_credentials
 from schedcache.kube.http.transport import Transport
 from schedcache.kube.leader_election.elector import LeaderElector
+from schedcache.kube.leader_election.fence import clock_with_suspend
 from schedcache.kube.leader_election.lease_lock import ApiLeaseLock
 from schedcache.kube.watch.kinds import KINDS, Kind
+from schedcache.kube.watch.pacing import Timing
 from schedcache.kube.watch.reflector import Reflector
 from schedcache.kube.write.binder import ApiBinder
 from schedcache.kube.write.event_recorder import ApiEventRecorder
@@ -154,7 +155,8 @@ class Program:
         self._tasks.append(group.create_task(work, name=name))
 
     async def _schedule(self) -> None:
-        started = time.monotonic()
+        clock = self.scheduler.state.clock
+        started = clock()
         while not self.source.has_synced():  # noqa: ASYNC110  sources are asked, they have no event to wait for
             await asyncio.sleep(_SYNC_LOOK_SECONDS)
         keep_what_was_read()
@@ -163,7 +165,7 @@ class Program:
             "synced",
             nodes=cache.node_count(),
             pods=len(self.scheduler.state.pods),
-            seconds=round(time.monotonic() - started, 3),
+            seconds=round(clock() - started, 3),
             scheduler_names=sorted(self.scheduler.frameworks),
         )
         if self.elector is not None:
@@ -209,48 +211,57 @@ def keep_what_was_read() -> None:
 
 
 @asynccontextmanager
-async def assembled(settings: Settings) -> AsyncIterator[Program]:
+async def assembled(
+    settings: Settings, connection: Transport | None = None, timing: Timing | None = None
+) -> AsyncIterator[Program]:
     """A program that is ready to run, with its connections.
+
+    Args:
+        settings: what to run.
+        connection: the way to the API server, not opened yet; None: the one that the settings describe.
+        timing: clocks and randomness of all parts. They sleep as the event loop does.
 
     Raises CredentialError, ExtenderSetupError, or PluginSetError or RegistryError for a profile that does not make sense.
     """
     registry = CollectorRegistry()
     metrics = PrometheusMetrics(registry)
     called = () if settings.observe else extender_settings(settings.configuration)
-    transport = Transport(load_credentials(settings.kubeconfig), settings.requests)
-    elector = make_elector(settings, transport, lambda: scheduler)
+    transport = connection or Transport(load_credentials(settings.kubeconfig), settings.requests)
+    elector = make_elector(settings, transport, lambda: scheduler, timing)
     fence = None if elector is None else elector.fence
+    timing = timing or Timing()
+    clock, rng = timing.clock, timing.rng
     async with transport, HttpExtenders(called, fence) as http_extenders:
-        extenders = Extenders(http_extenders, metrics=metrics)
+        extenders = Extenders(http_extenders, metrics=metrics, clock=clock)
         kinds = known_kinds(called, extenders, [profile.scheduler_name for profile in settings.profiles])
         read_pod = cast("Callable[[bytes], Pod]", kinds["Pod"].from_json)
-        binder = ApiBinder(transport, _budget(transport, settings), settings.writes, read_pod=read_pod, fence=fence)
+        rate = _budget(transport, settings, clock)
+        binder = ApiBinder(transport, rate, settings.writes, clock, read_pod, fence=fence)
         urgent = Urgent()
-        writers = () if settings.observe else _writers(transport, settings, urgent, fence)
+        writers = () if settings.observe else _writers(transport, settings, timing, urgent, fence)
         recorder, status_writer = writers or (Nobody(), Nobody())
-        pods, plugins, rng = PodStore(), installed_registry(), random.Random()
-        preemptions = (
-            None if settings.observe else Preemptions(_evictor(transport, settings, urgent, fence), recorder, metrics)
-        )
+        pods, plugins = PodStore(), installed_registry()
+        evictor = _evictor(transport, settings, timing, urgent, fence)
+        preemptions = None if settings.observe else Preemptions(evictor, recorder, metrics)
 
         def contradicted(error: CacheCorruptedError) -> None:
             scheduler.state.contradicted("validation", error)
 
-        objects = ClusterObjects(validate=settings.validate, on_corruption=contradicted)
-        cache = SchedulerCache(settings.assumed_pod_ttl, validate=settings.validate, on_corruption=contradicted)
+        objects = ClusterObjects(settings.validate, contradicted, clock)
+        cache = SchedulerCache(settings.assumed_pod_ttl, clock, validate=settings.validate, on_corruption=contradicted)
         frameworks, queue = make_profiles(
             settings.profiles,
             plugins,
             objects=objects,
             binder=binder,
-            volume_writer=ApiVolumeWriter(transport, _budget(transport, settings), fence),
+            volume_writer=ApiVolumeWriter(transport, _budget(transport, settings, clock), fence),
             node_lister=cache.get_node,
             extenders=extenders,
             preemption=preemptions,
             chance=rng,
             percentage_of_nodes_to_score=settings.configuration.percentage_of_nodes_to_score,
             pod_lister=pods.get,
-            clock=time.monotonic,
+            clock=clock,
             initial_backoff=settings.configuration.pod_initial_backoff_seconds,
             max_backoff=settings.configuration.pod_max_backoff_seconds,
             max_in_unschedulable=settings.max_in_unschedulable,
@@ -267,7 +278,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
             status_writer=status_writer,
             recorder=recorder,
             metrics=metrics,
-            clock=time.monotonic,
+            clock=clock,
             sleep=asyncio.sleep,
             rng=rng,
             # As many again wait for their turn, so that a request follows where another ends.
@@ -275,7 +286,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Program]:
             preemptions=preemptions,
             request_rebuild=lambda reason: source.request_rebuild(reason),  # noqa: PLW0108  made below
         )
-        source = make_source(settings, transport, scheduler.handlers, frameworks.values(), kinds)
+        source = make_source(settings, transport, scheduler.handlers, frameworks.values(), kinds, timing)
         registry.register(StateCollector(scheduler))
         registry.register(TaskCollector(asyncio.get_running_loop()))
         registry.register(SourceCollector(source))
@@ -294,7 +305,9 @@ def own_pod(pods: PodStore) -> Pod | None:
     return pods.get(namespace, socket.gethostname())
 
 
-def make_elector(settings: Settings, transport: Transport, scheduler: Callable[[], Scheduler]) -> LeaderElector | None:
+def make_elector(
+    settings: Settings, transport: Transport, scheduler: Callable[[], Scheduler], timing: Timing | None = None
+) -> LeaderElector | None:
     """The candidate for the Lease that the settings name, None without; it has the scheduler go on and stop."""
     election = settings.leader_election
     if election is None or settings.observe:
@@ -305,28 +318,34 @@ def make_elector(settings: Settings, transport: Transport, scheduler: Callable[[
         identity=new_identity(),
         on_started_leading=lambda: scheduler().resume(),
         on_stopped_leading=lambda: scheduler().pause(),
+        clock=clock_with_suspend if timing is None else timing.clock,
+        wall_clock=time.time if timing is None else timing.wall_clock,
+        rng=None if timing is None else timing.rng,
     )
 
 
-def _budget(transport: Transport, settings: Settings) -> TokenBucket:
-    return TokenBucket(settings.qps, settings.burst, observe=transport.stats.throttled)
+def _budget(transport: Transport, settings: Settings, clock: Callable[[], float]) -> TokenBucket:
+    return TokenBucket(settings.qps, settings.burst, clock, observe=transport.stats.throttled)
 
 
 def _writers(
-    transport: Transport, settings: Settings, urgent: Urgent, fence: Fence | None
+    transport: Transport, settings: Settings, timing: Timing, urgent: Urgent, fence: Fence | None
 ) -> tuple[ApiEventRecorder, ApiStatusWriter]:
     """Both draw from one budget, and never from that of binds."""
-    budget = _budget(transport, settings)
+    budget = _budget(transport, settings, timing.clock)
     names = [profile.scheduler_name for profile in settings.profiles]
     return (
-        ApiEventRecorder(transport, budget, names, settings.writes, urgent=urgent),
-        ApiStatusWriter(transport, budget, settings.writes, fence=fence),
+        ApiEventRecorder(transport, budget, names, settings.writes, wall_clock=timing.wall_clock, urgent=urgent),
+        ApiStatusWriter(transport, budget, settings.writes, timing.wall_clock, fence=fence),
     )
 
 
-def _evictor(transport: Transport, settings: Settings, urgent: Urgent, fence: Fence | None) -> ApiEvictor:
+def _evictor(
+    transport: Transport, settings: Settings, timing: Timing, urgent: Urgent, fence: Fence | None
+) -> ApiEvictor:
     """On a budget of its own: neither bad news nor a burst of binds delays the room that somebody waits for."""
-    return ApiEvictor(transport, _budget(transport, settings), settings.writes, urgent=urgent, fence=fence)
+    rate = _budget(transport, settings, timing.clock)
+    return ApiEvictor(transport, rate, settings.writes, timing.wall_clock, urgent=urgent, fence=fence)
 
 
 def make_source(
@@ -335,6 +354,7 @@ def make_source(
     sink: EventSink,
     frameworks: Iterable[Framework],
     known: Mapping[str, Kind] = KINDS,
+    timing: Timing | None = None,
 ) -> "Reflector | KopfSource":
     """The event source that is asked for, for pods, nodes and what the plugins read besides. Raises PluginSetError."""
     kinds = ["Pod", "Node", *sorted(set[str]().union(*map(watched_kinds, frameworks)))]
@@ -342,4 +362,4 @@ def make_source(
         from schedcache.kube.kopf.source import KopfSource  # noqa: PLC0415  half a second of imports that nobody else needs
 
         return KopfSource(transport, sink, kinds, settings=settings.kopf, known=known)
-    return Reflector(transport, sink, kinds, settings=settings.watch, known=known)
+    return Reflector(transport, sink, kinds, settings=settings.watch, timing=timing, known=known)

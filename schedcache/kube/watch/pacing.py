@@ -21,11 +21,13 @@ class Timing:
         clock: seconds, monotonic.
         sleep: waits that many seconds.
         rng: for jitter.
+        wall_clock: seconds since the epoch.
     """
 
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Coroutine[Any, Any, object]] = asyncio.sleep
     rng: random.Random = field(default_factory=random.Random)
+    wall_clock: Callable[[], float] = time.time
 
 
 class TimeSlice:
