@@ -51,7 +51,7 @@ def make_cache_sink(
         state,
         reject_waiting=lambda _uid, _why: False,
         abandon=lambda _uid: False,
-        deletion_seen=lambda _uid: None,
+        deletion_seen=lambda _uid: (),
     )
     return EventHandlers(state, pod_events, objects if objects is not None else ClusterObjects())
 

@@ -21,12 +21,13 @@ class PodEvents:
         *,
         reject_waiting: Callable[[str, str], bool],
         abandon: Callable[[str], bool],
-        deletion_seen: Callable[[str], None],
+        deletion_seen: Callable[[str], Sequence[Pod]],
     ) -> None:
         """`reject_waiting(uid, why)` ends a pod's wait on Permit; False if it does not wait.
 
         `abandon(uid)` keeps a running binding cycle from binding, and ends its PreBind; False if there is none.
-        `deletion_seen(uid)` is called when a pod turns out to be terminating or gone, before anybody is woken by that.
+        `deletion_seen(uid)` is called when a pod turns out to be terminating or gone, before anybody is woken by that. It
+        returns the preemptors that waited for that.
         """
         self._state = state
         self._reject_waiting = reject_waiting
@@ -66,9 +67,11 @@ class PodEvents:
             # Only then: the queue goes by names, and this one may be a successor's by now.
             state.pods.discard(pod)
             state.queue.delete(pod)
-        self._deletion_seen(pod.uid)
+        let_go = self._deletion_seen(pod.uid)
         cached = state.cached(pod)
         if cached is None:
+            # A victim whose bind had failed before has left its room already, when the preemptors were still held back.
+            state.queue.activate(let_go)
             if pod.nominated_node_name and state.is_ours(pod):
                 state.room_freed(pod, at_most_priority_of(pod))
         elif state.cache.is_assumed_pod(cached):

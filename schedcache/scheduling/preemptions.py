@@ -111,13 +111,20 @@ class Preemptions:
         since, now = preemption.terminating_since, self._serving().clock()
         return not helds or (since is not None and now - since >= ENDS_AT_ONCE_SECONDS)
 
-    def deletion_seen(self, uid: str) -> None:
-        """The pod of this UID is terminating, or gone: if it was the last one that a preemptor has been held back for, let it go."""
+    def deletion_seen(self, uid: str) -> list[Pod]:
+        """The pod of this UID is terminating, or gone: if it was the last one that a preemptor has been held back for, let it go.
+
+        Returns the preemptors that were let go.
+        """
+        let_go = []
         for preemption in tuple(self._awaited.get(uid, ())):
             helds = map(self._held, preemption.to_be_seen)
             if preemption.terminating_since is None and all(held is None or held.terminating for held in helds):
                 preemption.terminating_since = self._serving().clock()
-            self._end_if_over(preemption)
+            preemptor = self._held(preemption.preemptor)
+            if self._end_if_over(preemption) and preemptor is not None:
+                let_go.append(preemptor)
+        return let_go
 
     def look_after(self) -> None:
         """Let preemptors go whose victims take their time. To be called about once a second."""

@@ -70,7 +70,7 @@ class Scheduler:
             self.state,
             reject_waiting=self._reject_waiting,
             abandon=self._abandon,
-            deletion_seen=preemptions.deletion_seen if preemptions is not None else lambda _uid: None,
+            deletion_seen=preemptions.deletion_seen if preemptions is not None else lambda _uid: (),
         )
         self.handlers = EventHandlers(self.state, pod_events, objects)
         reader = LiveReader(self.state, binder, self.handlers)

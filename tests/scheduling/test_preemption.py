@@ -348,6 +348,26 @@ async def test_a_victim_in_pre_bind_makes_way_and_is_not_deleted():
         assert "preempted by DefaultPreemption" in [n for uid, _, n in world.recorder.events if uid == "prepares"]
 
 
+async def test_a_victim_whose_bind_fails_before_its_deletion_is_seen_leaves_its_room_to_the_preemptor():
+    async with World(extra=PLUGINS) as world:
+        world.add_node("n1", "4")
+        on_its_way = asyncio.get_running_loop().create_future()
+        world.api.before_bind.append(lambda _pod, _node: on_its_way)
+        world.api.create("low", cpu="4")
+        await settle()
+        world.api.create("high", cpu="4", priority=10)
+        world.api.watching = False
+        await settle()
+        assert world.api.evictions == ["high", "low"]
+        on_its_way.set_result(None)
+        await settle()
+        assert world.api.posts == [("low", "n1")], "the room is free, but the preemptor waits for the deletion"
+        world.api.watching = True
+        world.api.deliver()
+        await world.advance(10)
+        assert world.api.node_of("high") == "n1"
+
+
 async def test_nominations_of_lower_priority_are_withdrawn():
     async with full_world() as world:
         world.api.grace = True
