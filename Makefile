@@ -39,6 +39,16 @@ test: setup ## run the tests, against a real kube-apiserver and etcd (ARGS go to
 soak: setup ## half an hour of load and random faults: is memory flat, the cache true, every pod bound (ARGS='--minutes 5 --source kopf')
 	@$(BIN)/python -m tests.soak $(ARGS)
 
+# Of make seeds: how many, or one of them (SEED=123), only some of its actions (KEEP=1,5), with a bug planted (BUG=no-uid).
+N ?= 2000
+SEED ?=
+KEEP ?=
+BUG ?=
+
+.PHONY: seeds
+seeds: setup ## simulate the scheduler with many seeds (N=100000), or show one (SEED=123)
+	@$(BIN)/python -m tests.seeds --count $(N) $(if $(SEED),--seed $(SEED)) --keep '$(KEEP)' --bug '$(BUG)' $(ARGS)
+
 .PHONY: lint
 lint: setup ## ruff, the layers between packages, yamllint
 	$(BIN)/ruff check

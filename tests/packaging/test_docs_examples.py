@@ -23,7 +23,7 @@ from tests.packaging import pages
 
 ROOT = pages.ROOT
 BLOCKS = [block for page in pages.names() for block in pages.blocks(page)]
-MAKE_VARIABLES = {*re.findall(r"\$\{(\w+):?-", (ROOT / "hack/image").read_text()), "ARGS"}
+MAKE_VARIABLES = {*re.findall(r"\$\{(\w+):?-", (ROOT / "hack/image").read_text()), "ARGS", "N", "SEED", "KEEP", "BUG"}
 
 
 def blocks_of(language, *only):
