@@ -32,6 +32,8 @@ ENDS_AT_ONCE_SECONDS = 1.0
 """Victims without a grace period are gone by then, and a preemptor that was rejected a moment ago is backing off for that long."""
 AT_ONCE = 16
 """Preemptors that evictions are sent for at a time, the first one first: of hundreds, the first would get its room with the last."""
+UNDONE_SECONDS = 90.0
+"""By then a watch that shows nothing has been found dead: deletions that are still not seen were undone, by a backup that was restored."""
 RejectHere = Callable[[str], Awaitable[bool]]
 _FAILED = ClusterEvent(WILDCARD, (ALL,), "PreemptionFailed")
 _log = structlog.get_logger(__name__)
@@ -40,10 +42,11 @@ _log = structlog.get_logger(__name__)
 class _Preemption:
     """One that goes on, until the deletion of all victims has been seen; those sent back to the queue are not deleted.
 
-    `terminating_since`: when every deletion had been seen to have begun, on the state's clock.
+    `answered_at`: when the last eviction had been answered; `terminating_since`: when every deletion had been seen to have begun.
+    Both on the state's clock.
     """
 
-    __slots__ = ("last_begun", "node_name", "preemptor", "terminating_since", "to_be_seen", "victims")
+    __slots__ = ("answered_at", "last_begun", "node_name", "preemptor", "terminating_since", "to_be_seen", "victims")
 
     def __init__(self, preemptor: Pod, node_name: str, victims: Sequence[Pod]) -> None:
         self.preemptor = preemptor
@@ -51,6 +54,7 @@ class _Preemption:
         self.victims = victims
         self.to_be_seen = list(victims)
         self.last_begun = False
+        self.answered_at: float | None = None
         self.terminating_since: float | None = None
 
 
@@ -127,9 +131,16 @@ class Preemptions:
         return let_go
 
     def look_after(self) -> None:
-        """Let preemptors go whose victims take their time. To be called about once a second."""
-        for preemption in [found for found in self._running.values() if found.terminating_since is not None]:
-            self._end_if_over(preemption)
+        """Let preemptors go whose victims take their time, or were given back. To be called about once a second."""
+        queue, now = self._serving().queue, self._serving().clock()
+        for preemption in tuple(self._running.values()):
+            if preemption.terminating_since is not None:
+                self._end_if_over(preemption)
+            elif preemption.answered_at is not None and now - preemption.answered_at >= UNDONE_SECONDS:
+                self._end(preemption)
+                held = self._held(preemption.preemptor)
+                if held is not None:
+                    queue.activate([held])
 
     async def drain(self, seconds: float) -> int:
         """Give the evictions under way some time to end, then end them. Returns for how many preemptors they had to be ended."""
@@ -150,6 +161,7 @@ class Preemptions:
                 await self._evict_all(preemption)
                 preemption.last_begun = True
                 await self._evict(preemption, preemption.victims[-1])
+            preemption.answered_at = state.clock()
             result = "success"
         except* NotFoundError:
             _log.debug("the preemptor is gone, nobody is evicted for it", pod=preemptor.full_name)

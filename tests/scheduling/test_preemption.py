@@ -304,6 +304,24 @@ async def test_an_answer_that_comes_late_does_not_end_a_later_preemption():
         assert world.api.node_of("high") == "n1"
 
 
+async def test_deletions_that_were_undone_hold_nobody_back_for_good():
+    """As when etcd is restored from a backup that is older than the deletion."""
+    async with full_world(low=1, cpu="4") as world:
+        evict = world.api.evict
+
+        async def undone(victim, condition):
+            world.api.evict = evict
+            return True
+
+        world.api.evict = undone
+        world.api.create("high", cpu="4", priority=10)
+        await world.advance(80)
+        assert world.preemptions.is_running("high")
+        await world.advance(30)
+        assert world.api.node_of("high") == "n1"
+        assert world.api.evictions.count("low-0") == 1
+
+
 async def test_a_victim_that_waits_on_permit_makes_way_and_is_not_deleted():
     world = World(extra={**PLUGINS, "Patience": Patience})
     async with world:
