@@ -504,6 +504,37 @@ async def test_a_conflict_says_nothing_about_the_server():
 
 
 @pytest.mark.parametrize(
+    ("found", "outage"),
+    [
+        ({}, Outage(20.0, "409 Conflict")),
+        ({"spec": {"nodeName": "elsewhere"}}, None),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, None),
+        ({"metadata": {"uid": "another"}}, None),
+    ],
+)
+async def test_a_conflict_over_a_pod_that_nothing_has_happened_to_is_the_servers_failure(found, outage):
+    """An API server whose etcd has no room left answers every bind so."""
+    plain = Pod.from_dict(pod("a", 1))
+    body, moment = pod("a", 1), 0.0
+    for part, fields in found.items():
+        body[part] |= fields
+
+    class Server:
+        async def send(self, *_request, fence=None):
+            raise ConflictError("no space", status=409, reason="Conflict")
+
+        async def get(self, _path):
+            return json.dumps(body).encode()
+
+    binder = ApiBinder(Server(), TokenBucket(1000, 100), clock=lambda: moment)
+    for moment in (100.0, 120.0):  # noqa: B007  the binder's clock reads it
+        with pytest.raises(ConflictError):
+            await binder.bind(plain, "node")
+        await binder.get_pod("default", "a")
+    assert binder.binds.outage() == outage
+
+
+@pytest.mark.parametrize(
     ("error", "why"),
     [
         (None, None),

@@ -14,6 +14,8 @@ WAITING = "no answer yet"
 class Answers:
     """Whether requests of one kind are carried out, as their sender reports it: `asked`, and then one of the others.
 
+    `disproved` may still follow `undecided`.
+
     Args:
         clock: seconds, monotonic.
     """
@@ -58,6 +60,11 @@ class Answers:
         """There was no answer, or one that only says that something is wrong with the server."""
         self._under_way -= 1
         self._failed_at, self._why = self._clock(), why
+
+    def disproved(self, why: str) -> None:
+        """What an undecided answer was about has turned out not to be done, though nothing stands against it."""
+        self.asked()
+        self.failed(why)
 
     def outage(self) -> Outage | None:
         """None if nothing is known, as after a success; otherwise how long requests have been tried without one, and how the last ended."""

@@ -62,6 +62,8 @@ class ApiBinder:
         self._read_pod = read_pod
         self._fence = fence
         self._turn = asyncio.Semaphore(settings.concurrent_binds)
+        # UID -> why, of pods whose bind was answered with a conflict, since the last bind that succeeded.
+        self._conflicts: dict[str, str] = {}
         self.in_flight = 0
 
     async def bind(self, pod: Pod, node_name: str) -> None:
@@ -102,6 +104,10 @@ class ApiBinder:
             raise UnavailableError(f"GET {path}: the answer cannot be read: {error}", reason="Malformed") from error
         if not pod.uid or (pod.namespace, pod.name) != (namespace, name):
             raise UnavailableError(f"GET {path}: the answer is another object: {answer[:80]!r}", reason="Malformed")
+        why = self._conflicts.pop(pod.uid, None)
+        if why is not None and not (pod.node_name or pod.terminating or pod.finished):
+            # An API server whose etcd takes no more writes calls that a conflict as well.
+            self.binds.disproved(why)
         return pod
 
     @contextmanager
@@ -112,8 +118,10 @@ class ApiBinder:
             yield
         except ApiError as error:
             if isinstance(error, ConflictError | FencedError):
-                # A 409 says nothing either way: an API server whose etcd does not answer says so to a bind.
+                # A 409 says nothing either way: an API server whose etcd does not answer says so to a bind. A read will show.
                 self.binds.undecided()
+                if isinstance(error, ConflictError):
+                    self._conflicts[pod.uid] = _why(error)
             elif error.may_pass:
                 self.binds.failed(_why(error))
             elif isinstance(error, NotFoundError) or error.reason == NAMESPACE_TERMINATING:
@@ -128,6 +136,7 @@ class ApiBinder:
             raise
         self.binds.answered()
         self.rights.proven()
+        self._conflicts.clear()
 
     @contextmanager
     def _noted_read(self) -> Iterator[None]:
