@@ -52,7 +52,7 @@ async def assert_fenced(cluster: Cluster) -> None:
         held = [(at, holder) for at, holder in writes if at <= moment]
         assert held, f"{user} bound before anybody held the lease"
         at, holder = max(held)
-        assert holder == user, f"{user} bound while {holder} held the lease"
+        assert holder == user, f"{user} bound {moment - at:.3f} s after {holder} had written the lease"
         assert moment - at < DURATION_SECONDS, f"{user} bound {moment - at:.1f} s after it last wrote the lease"
 
 

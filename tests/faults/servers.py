@@ -126,7 +126,9 @@ class Servers(ControlPlane):
                 "--secure-port": str(port),
                 "--audit-log-path": str(self.directory / "audit-2.log"),
             }
-            command = [*self._api_server_command, *(f"{key}={value}" for key, value in changed.items())]
+            # Given twice, --etcd-servers would name two ways to etcd, one of them past the relay.
+            kept = [flag for flag in self._api_server_command if flag.partition("=")[0] not in changed]
+            command = [*kept, *(f"{key}={value}" for key, value in changed.items())]
             process = SupervisedProcess(command, self.directory / "kube-apiserver-2.log")
             try:
                 made = Lagging(f"https://127.0.0.1:{port}", relay)
