@@ -111,7 +111,11 @@ class Servers(ControlPlane):
         self.start_api_server()
 
     def make_room(self) -> None:
-        """What an administrator does after NOSPACE: more room, and the alarm is taken back."""
+        """What an administrator does after NOSPACE: etcd starts again with a larger quota, and the alarm is taken back."""
+        self.stop_etcd()
+        self._etcd_command = [*self._etcd_command, f"--quota-backend-bytes={2**30}"]
+        self.start_etcd()
+        self._wait_until_ready()
         self.ask_etcd("/v3/maintenance/alarm", {"action": "DEACTIVATE", "alarm": "NOSPACE", "memberID": 0})
 
     @asynccontextmanager

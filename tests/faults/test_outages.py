@@ -122,7 +122,7 @@ async def test_an_api_server_that_stands_still(world):
 @pytest.mark.servers(etcd_flags=("--quota-backend-bytes=16777216",))
 async def test_an_etcd_whose_quota_is_used_up(world):
     servers = world.servers
-    await world.nodes(4, cpu="4")
+    await world.nodes(4, cpu="16")
     await world.start("--kube-api-qps=5", "--kube-api-burst=1")
     await world.pods(300)
     await world.bound(10)
@@ -140,7 +140,7 @@ async def test_an_etcd_whose_quota_is_used_up(world):
 @pytest.mark.servers(disk_mib=160)
 async def test_an_etcd_whose_disk_is_full(world):
     """It ends, as etcd does, and is started again once there is room."""
-    await world.nodes(4, cpu="4")
+    await world.nodes(4, cpu="16")
     await world.start("--kube-api-qps=5", "--kube-api-burst=1")
     await world.pods(300)
     await world.bound(10)
