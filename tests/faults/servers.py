@@ -116,7 +116,10 @@ class Servers(ControlPlane):
         self._etcd_command = [*self._etcd_command, f"--quota-backend-bytes={2**30}"]
         self.start_etcd()
         self._wait_until_ready()
-        self.ask_etcd("/v3/maintenance/alarm", {"action": "DEACTIVATE", "alarm": "NOSPACE", "memberID": 0})
+        raised = self.ask_etcd("/v3/maintenance/alarm", {"action": "GET"})["alarms"]
+        for alarm in raised:
+            self.ask_etcd("/v3/maintenance/alarm", {"action": "DEACTIVATE", **alarm})
+        assert raised, "there was no alarm"
 
     @asynccontextmanager
     async def second_api_server(self) -> AsyncIterator["Lagging"]:

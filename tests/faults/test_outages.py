@@ -113,7 +113,7 @@ async def test_an_api_server_that_stands_still(world):
             world.calm()
         finally:
             thaw(world.servers.api_server)
-    world.unready(75)
+    world.unready(16)
     await world.pods(20)
     await world.healed()
 

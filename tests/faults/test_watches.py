@@ -130,7 +130,7 @@ async def test_an_api_server_that_lags_behind_takes_nothing_back(world):
         assert "node-3" not in {name for name, node in during.nodes.items() if node.present}
         world.proxy.target = world.servers.server
         world.proxy.cut_watches()
-        world.unready(76)
+        world.unready(16)
         await world.healed()
 
 
