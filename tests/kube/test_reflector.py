@@ -14,6 +14,7 @@ import yaml
 from schedcache.kube.http.credentials import load_credentials
 from schedcache.kube.http.transport import Transport
 from schedcache.kube.settings import WatchSettings
+from schedcache.kube.watch.decoder import StatusError
 from schedcache.kube.watch.differences import differences_of
 from schedcache.kube.watch.kind_watch import State
 from schedcache.kube.watch.kinds import KINDS
@@ -23,6 +24,7 @@ from schedcache.kube.watch.reflector import Reflector
 from schedcache.kube.watch.stats import KindStats
 from schedcache.kube.watch.store import ObjectStore
 from schedcache.kube.watch.sweep import Findings
+from schedcache.ports import ApiError
 from tests.kube.fake_api import FakeApi, bookmark, error, event, listing, node, pod, refusal, stream
 from tests.kube.worlds import RecordingSink
 
@@ -210,6 +212,23 @@ async def test_pauses_grow_with_jitter_up_to_a_limit(api, bench):
     assert all(base <= pause <= min(30, base * 2) for base, pause in zip(bases, bench.pauses, strict=True))
     assert bench.stats.watch_restarts == {"server error": 12}
     assert len(api.asked("list")) == 1
+
+
+async def test_what_a_failed_watch_has_held_is_freed_at_once(api, bench):
+    """Not by the garbage collector, which is in no hurry: each connection has a quarter of a megabyte of buffers."""
+    api.watches[PODS] = [refusal(500), stream(error(500)), stream(then="reset")] * 10
+
+    def errors():
+        return sum(isinstance(one, ApiError | StatusError) for one in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = errors()
+        await bench.watches(31)
+        assert errors() - before <= 1
+    finally:
+        gc.enable()
 
 
 async def test_a_list_is_tried_until_it_succeeds(api, bench):

@@ -177,7 +177,12 @@ class KindWatch:
             self.contact.ended(stream, Ending.CLOSED.value)
         fruitful = stats.watch_events.total() > events_before
         # An orderly end after a while is no sign of trouble, even if nothing happened.
-        return error, fruitful or (error is None and self._clock() - started > IDLE_SECONDS)
+        try:
+            return error, fruitful or (error is None and self._clock() - started > IDLE_SECONDS)
+        finally:
+            # Its traceback leads to this frame: the garbage collector, which may take hours, would have to find the two, with the
+            # connection's buffers of a quarter of a megabyte.
+            del error
 
     def _query(self) -> dict[str, str]:
         kind = self.store.kind
