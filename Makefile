@@ -33,7 +33,11 @@ demo: setup ## schedule a mixed workload on a control plane of its own (ARGS=--e
 
 .PHONY: test
 test: setup ## run the tests, against a real kube-apiserver and etcd (ARGS go to pytest)
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest -m "not long" $(ARGS)
+
+.PHONY: test-long
+test-long: setup ## the tests that `make test` leaves out: leader election, faults, a minute of soak (ARGS go to pytest)
+	@$(BIN)/pytest -m long $(ARGS)
 
 .PHONY: soak
 soak: setup ## half an hour of load and random faults: is memory flat, the cache true, every pod bound (ARGS='--minutes 5 --source kopf')
@@ -66,7 +70,7 @@ manifests: setup ## check what is deployed: schemas, pod security, RBAC, the ima
 	@$(BIN)/pytest tests/packaging $(ARGS)
 
 .PHONY: check
-check: lint types test ## all of lint, types and test (which has the manifests' checks in it)
+check: lint types test test-long ## all of lint, types and tests (which has the manifests' checks in it)
 
 .PHONY: format
 format: setup ## let ruff format and mend what it can

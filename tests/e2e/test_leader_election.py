@@ -25,7 +25,7 @@ from tests.e2e.replicas import (
 from tests.e2e.scheduler_process import SchedulerProcess
 from tests.e2e.truth import assert_bound_once, assert_dump_is_truth, assert_no_node_is_overcommitted
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
+pytestmark = [pytest.mark.controlplane, pytest.mark.slow, pytest.mark.long]
 
 POD_CPU = "100m"
 

@@ -13,7 +13,7 @@ from schedcache.testing.certificates import make_certificates
 from tests.e2e.in_process import dump_of, scheduler
 from tests.e2e.truth import assert_dump_is_truth
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
+pytestmark = [pytest.mark.controlplane, pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.fixture

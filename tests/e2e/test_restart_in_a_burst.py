@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.scheduler_process import SchedulerProcess
 from tests.e2e.truth import assert_bound_once, assert_dump_is_truth
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
+pytestmark = [pytest.mark.controlplane, pytest.mark.slow, pytest.mark.long]
 
 PODS = 60
 

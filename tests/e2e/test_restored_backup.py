@@ -12,7 +12,7 @@ from tests.e2e.in_process import dump_of, scheduler
 from tests.e2e.truth import assert_dump_is_truth, assert_no_node_is_overcommitted
 
 HEALED_SECONDS = 15.0
-pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
+pytestmark = [pytest.mark.controlplane, pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.fixture

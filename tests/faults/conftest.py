@@ -38,7 +38,11 @@ def row_of(item: pytest.Item) -> Row:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "world" in metafunc.fixturenames:
         row = row_of(metafunc.definition)
-        marks = [pytest.mark.timeout(int(row.lasts + row.within) + 240), pytest.mark.controlplane]
+        marks = [
+            pytest.mark.timeout(int(row.lasts + row.within) + 240),
+            pytest.mark.controlplane,
+            pytest.mark.long,
+        ]
         metafunc.parametrize("source", [pytest.param(source, marks=marks) for source in row.sources])
 
 

@@ -41,6 +41,7 @@ def test_no_invariant_breaks():
     assert f"{SEEDS} of {SEEDS} seeds, 0 failed" in output
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_found(found, bug):

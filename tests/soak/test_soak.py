@@ -14,6 +14,7 @@ SEED = 12
 
 @pytest.mark.controlplane
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 async def test_a_minute_of_load_and_faults_leaves_nothing_behind(cluster, tmp_path):
     settings = SoakSettings(seed=SEED, seconds=SECONDS, per_second=30.0, nodes=20, pause=(2.0, 8.0))
