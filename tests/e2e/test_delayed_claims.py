@@ -65,7 +65,7 @@ async def until_forgotten(program, name):
 
 
 def nothing_assumed(program):
-    objects = program.scheduler.handlers._objects  # no public way leads there, and tests alone ask
+    objects = program.scheduler.handlers.objects
     return not objects.assumed("PersistentVolume") and not objects.assumed("PersistentVolumeClaim")
 
 
