@@ -1,5 +1,6 @@
 """Fixtures for every test: one real API server for the whole run, clean for each test."""
 
+import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -16,6 +17,12 @@ users: [{name: nobody, user: {token: none}}]
 contexts: [{name: none, context: {cluster: none, user: nobody}}]
 current-context: none
 """
+
+
+def pytest_configure() -> None:
+    """Started in the background of a shell, the run ignores SIGINT, and so would every process that a test interrupts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
