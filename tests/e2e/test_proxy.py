@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+from functools import partial
 
 import pytest
 import yaml
 
+from schedcache.testing import wait_until
 from tests.e2e.scheduler_process import SchedulerProcess
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
@@ -47,6 +49,10 @@ class Way:
             writer.close()
 
 
+async def written(cluster):
+    return bool(await cluster.list_all("/apis/events.k8s.io/v1/events"))
+
+
 @pytest.mark.parametrize("where", ["kubeconfig", "environment"])
 @pytest.mark.parametrize("source", ["reflector", "kopf"])
 async def test_every_connection_goes_through_the_proxy(cluster, tmp_path, monkeypatch, source, where):
@@ -65,6 +71,7 @@ async def test_every_connection_goes_through_the_proxy(cluster, tmp_path, monkey
         async with SchedulerProcess(kubeconfig, tmp_path / "log", f"--event-source={source}") as scheduler:
             await scheduler.ready()
             await cluster.wait_until_bound(3)
-            assert await cluster.list_all("/apis/events.k8s.io/v1/events")
+            # A binding is answered before its event is written.
+            await wait_until(partial(written, cluster), 10)
             await scheduler.stop()
         assert set(way.opened) == {f"{NAME}:443"}
