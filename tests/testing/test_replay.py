@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from schedcache.scheduling.binding_cycle import SENDINGS
 from schedcache.testing import as_stored, node_manifest, pod_manifest
 from schedcache.testing.replay import EXPECTATIONS, ReplayError, read_script, replay
 from schedcache.testing.replay_world import ReplayWorld
@@ -107,13 +108,25 @@ async def test_a_failed_bind_gives_its_room_back_and_is_tried_again():
     )
 
 
-async def test_a_lost_answer_is_resolved_by_looking():
+async def test_a_bind_whose_answer_is_lost_keeps_its_room_and_is_sent_again():
     await replay(
         [
             NODE,
             pending("a", "4"),
             {"bindAnswers": {"default/a": [0]}},
-            expect(posts={"default/a": 1}, requested={"n1": {"cpu": "0"}}, inQueue={"default/a": ["backoff"]}),
+            expect(posts={"default/a": 2}, requested={"n1": {"cpu": "4"}}, bound=["default/a"]),
+            expect(attemptsAtMost={"default/a": 1}),
+        ]
+    )
+
+
+async def test_a_bind_that_is_never_answered_is_given_up_and_tried_again():
+    await replay(
+        [
+            NODE,
+            pending("a", "4"),
+            {"bindAnswers": {"default/a": [0] * SENDINGS}},
+            expect(posts={"default/a": SENDINGS}, requested={"n1": {"cpu": "0"}}, inQueue={"default/a": ["backoff"]}),
             {"clock": 3},
             expect(bound=["default/a"], attemptsAtMost={"default/a": 2}),
         ]
