@@ -105,6 +105,12 @@ class Pod(msgspec.Struct, frozen=True, eq=False, gc=False, kw_only=True):
         """The condition of that type, if it is one that scheduling reads and the pod has it."""
         return next((c for c in self.conditions if c.type == kind), None)
 
+    def says(self, condition: PodCondition) -> bool:
+        """Whether the pod has this condition already; as in kube-scheduler, the observed generation and times do not count."""
+        now = self.condition(condition.type)
+        told = (condition.status, condition.reason, condition.message)
+        return now is not None and (now.status, now.reason, now.message) == told
+
     def with_node(self, node_name: str) -> Self:
         """The same pod placed on a node."""
         return msgspec.structs.replace(self, node_name=node_name)

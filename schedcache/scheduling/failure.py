@@ -134,14 +134,7 @@ class FailureHandler:
         self._record(pod, failure.message)
         condition = PodCondition(POD_SCHEDULED, "False", failure.reason, failure.message, pod.generation)
         nominated = failure.nominated_node_name
-        new_condition = None if _says_so(pod, condition) else condition
+        new_condition = None if pod.says(condition) else condition
         new_nomination = None if nominated in (None, pod.nominated_node_name) else nominated
         if new_condition is not None or new_nomination is not None:
             self._state.status_writer.patch_status(pod, new_condition, new_nomination)
-
-
-def _says_so(pod: Pod, condition: PodCondition) -> bool:
-    """Whether the pod already has the condition; the observed generation does not count."""
-    now = pod.condition(condition.type)
-    told = (condition.status, condition.reason, condition.message)
-    return now is not None and (now.status, now.reason, now.message) == told

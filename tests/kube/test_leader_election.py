@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedcache.kube.leader_election.elector import micro_time
 from schedcache.kube.leader_election.fence import LeaseFence, clock_with_suspend
 from schedcache.kube.settings import LeaderElectionSettings
+from schedcache.kube.times import to_micro_time
 from schedcache.ports import FencedError, RefusedError
 from schedcache.testing.virtual_clock import VirtualClock, settle
 from tests.kube.lease_world import LeaseWorld
@@ -375,8 +375,8 @@ async def test_seconds_to_expiry():
 
 
 def test_micro_time_always_has_six_digits():
-    assert micro_time(1_800_000_000) == "2027-01-15T08:00:00.000000Z"
-    assert micro_time(1_800_000_000.25) == "2027-01-15T08:00:00.250000Z"
+    assert to_micro_time(1_800_000_000) == "2027-01-15T08:00:00.000000Z"
+    assert to_micro_time(1_800_000_000.25) == "2027-01-15T08:00:00.250000Z"
 
 
 # The fence alone.

@@ -12,12 +12,12 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 
 import structlog
 
 from schedcache.kube.leader_election.fence import LeaseFence, clock_with_suspend
 from schedcache.kube.settings import LeaderElectionSettings
+from schedcache.kube.times import to_micro_time
 from schedcache.ports import (
     ApiError,
     ConflictError,
@@ -151,7 +151,7 @@ class LeaderElector:
         self.stop()
         until = self._clock() + _RELEASE_SECONDS
         while (left := until - self._clock()) > 0 and self._is_mine() and self._stored is not None:
-            now = micro_time(self._wall_clock())
+            now = to_micro_time(self._wall_clock())
             # client-go writes one second, too: null is not allowed, and 0 is no duration.
             free = LeaderElectionRecord("", 1, now, now, self._stored.record.leader_transitions)
             try:
@@ -245,7 +245,7 @@ class LeaderElector:
 
     async def _write(self) -> None:
         """Acquire or renew."""
-        now = micro_time(self._wall_clock())
+        now = to_micro_time(self._wall_clock())
         before, mine = self.record, self._is_mine()
         record = LeaderElectionRecord(
             holder_identity=self.identity,
@@ -331,8 +331,3 @@ class LeaderElector:
             for task in waits:
                 task.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
-
-
-def micro_time(seconds: float) -> str:
-    """A MicroTime of the API: UTC, always with six digits, as client-go writes it."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

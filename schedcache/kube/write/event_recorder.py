@@ -5,7 +5,6 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -14,6 +13,7 @@ import msgspec
 
 from schedcache.kube.http.transport import STRATEGIC_MERGE_PATCH, Transport
 from schedcache.kube.settings import WriteSettings
+from schedcache.kube.times import to_micro_time
 from schedcache.kube.write.rate import TokenBucket
 from schedcache.kube.write.retrying import send_again
 from schedcache.kube.write.sparing import SparingLog
@@ -169,7 +169,7 @@ class ApiEventRecorder:
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"name": series.name, "namespace": series.namespace},
-            "eventTime": micro_time(series.begun),
+            "eventTime": to_micro_time(series.begun),
             "reportingController": controller,
             "reportingInstance": f"{controller}-{self._host}"[:INSTANCE_LENGTH],
             "type": type_,
@@ -290,14 +290,9 @@ def event_name(pod_name: str, stamp: int) -> str:
     return pod_name[: NAME_LENGTH - len(suffix)].rstrip(".-") + suffix
 
 
-def micro_time(seconds: float) -> str:
-    """A time as Kubernetes' MicroTime."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
 def _collection(series: _Series) -> str:
     return f"/apis/events.k8s.io/v1/namespaces/{quote(series.namespace)}/events"
 
 
 def _count(series: _Series) -> dict[str, Any]:
-    return {"count": series.count, "lastObservedTime": micro_time(series.last_observed)}
+    return {"count": series.count, "lastObservedTime": to_micro_time(series.last_observed)}

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -12,9 +11,9 @@ import msgspec
 from schedcache.kube.http.transport import JSON, STRATEGIC_MERGE_PATCH, Transport
 from schedcache.kube.settings import WriteSettings
 from schedcache.kube.write.binder import pod_path
+from schedcache.kube.write.pod_status import condition_patch, is_another, status_patch
 from schedcache.kube.write.rate import TokenBucket
 from schedcache.kube.write.retrying import send_again
-from schedcache.kube.write.status_writer import INVALID
 from schedcache.kube.write.urgent import Urgent
 from schedcache.model import Pod, PodCondition
 from schedcache.ports import ApiError, ConflictError, Fence, NotFoundError
@@ -60,7 +59,7 @@ class ApiEvictor:
         try:
             await self._patch(pod, {"nominatedNodeName": node_name})
         except ApiError as error:
-            if _is_another(error):
+            if is_another(error):
                 raise NotFoundError(f"pod {pod.full_name} was replaced by another one", status=error.status) from error
             raise
 
@@ -68,7 +67,7 @@ class ApiEvictor:
         """Set the condition, then delete the pod; False where it was gone before. Raises ApiError."""
         with self._urgent:
             try:
-                if not _says_so(victim, condition):
+                if not victim.says(condition):
                     await self._mark(victim, condition)
                 body = _encode({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": victim.uid}})
                 return await self._delete(victim, body)
@@ -76,20 +75,11 @@ class ApiEvictor:
                 return False
 
     async def _mark(self, victim: Pod, condition: PodCondition) -> None:
-        found: dict[str, Any] = {
-            "type": condition.type,
-            "status": condition.status,
-            "reason": condition.reason,
-            "message": condition.message,
-            "lastTransitionTime": datetime.fromtimestamp(self._wall_clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        }
-        if condition.observed_generation:
-            found["observedGeneration"] = condition.observed_generation
         try:
-            await self._patch(victim, {"conditions": [found]})
+            await self._patch(victim, {"conditions": [condition_patch(condition, self._wall_clock())]})
         except ApiError as error:
             # Another pod of that name: the deletion, whose precondition is the UID, will find out.
-            if not _is_another(error):
+            if not is_another(error):
                 raise
 
     async def _delete(self, victim: Pod, body: bytes) -> bool:
@@ -113,8 +103,7 @@ class ApiEvictor:
         return True
 
     async def _patch(self, pod: Pod, status: dict[str, Any]) -> None:
-        body = _encode({"metadata": {"uid": pod.uid}, "status": status})
-        path = f"{pod_path(pod.namespace, pod.name)}/status"
+        path, body = status_patch(pod, status)
         self.retries += await send_again(
             partial(self._request, "PATCH", path, body, STRATEGIC_MERGE_PATCH), self._settings
         )
@@ -123,14 +112,3 @@ class ApiEvictor:
         await self._rate.acquire(method)
         async with self._turn:
             await self._transport.send(method, path, body, content_type, fence=self._fence)
-
-
-def _is_another(error: ApiError) -> bool:
-    """Whether a patch was refused since the pod of that name has another UID."""
-    return isinstance(error, ConflictError) or (error.status == INVALID and "metadata.uid" in str(error))
-
-
-def _says_so(pod: Pod, condition: PodCondition) -> bool:
-    now = pod.condition(condition.type)
-    told = (condition.status, condition.reason, condition.message)
-    return now is not None and (now.status, now.reason, now.message) == told

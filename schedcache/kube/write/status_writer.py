@@ -3,28 +3,20 @@
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-import msgspec
-
 from schedcache.kube.http.transport import STRATEGIC_MERGE_PATCH, Transport
 from schedcache.kube.settings import WriteSettings
-from schedcache.kube.write.binder import pod_path
+from schedcache.kube.write.pod_status import condition_patch, is_another, status_patch
 from schedcache.kube.write.rate import TokenBucket
 from schedcache.kube.write.retrying import send_again
 from schedcache.kube.write.sparing import SparingLog
 from schedcache.kube.write.write_queue import WriteQueue
 from schedcache.model import Pod, PodCondition
-from schedcache.ports import ApiError, ConflictError, Fence, FencedError, NotFoundError
+from schedcache.ports import ApiError, Fence, FencedError, NotFoundError
 
 __all__ = ["ApiStatusWriter"]
-
-INVALID = 422
-"""How the API server refuses a patch whose metadata.uid is not the object's."""
-
-_encode = msgspec.json.Encoder().encode
 
 
 class _Write(NamedTuple):
@@ -93,7 +85,7 @@ class ApiStatusWriter:
                 nominated_node_name = waiting.nominated_node_name
         elif pod.uid not in self._queue:
             # No write of ours is under way, so the pod given shows what the API server has.
-            if condition is not None and _says_so(pod, condition):
+            if condition is not None and pod.says(condition):
                 condition = None
             if nominated_node_name == pod.nominated_node_name:
                 nominated_node_name = None
@@ -107,8 +99,7 @@ class ApiStatusWriter:
         self._queue.discard(uid)
 
     async def _write(self, uid: str, write: _Write) -> None:
-        body = _encode(self._patch(write))
-        path = f"{pod_path(write.pod.namespace, write.pod.name)}/status"
+        path, body = status_patch(write.pod, self._status(write))
         try:
             self.retries += await send_again(
                 partial(self._send, path, body), self._settings, obsolete=lambda: self._queue.get(uid) is not None
@@ -128,41 +119,20 @@ class ApiStatusWriter:
         elif isinstance(error, FencedError):
             # Whoever leads now finds out by himself why the pod waits.
             self.dropped["fenced"] += 1
-        elif isinstance(error, ConflictError) or (error.status == INVALID and "metadata.uid" in str(error)):
+        elif is_another(error):
             self.dropped["replaced"] += 1
         else:
             reason = "failed" if error.may_pass else "refused"
             self.dropped[reason] += 1
             self._told.warning(error, pod=pod.full_name)
 
-    def _patch(self, write: _Write) -> dict[str, Any]:
+    def _status(self, write: _Write) -> dict[str, Any]:
         status: dict[str, Any] = {}
-        if write.condition is not None:
-            status["conditions"] = [self._condition(write.pod, write.condition)]
+        condition = write.condition
+        if condition is not None:
+            before = write.pod.condition(condition.type)
+            changes = before is None or before.status != condition.status
+            status["conditions"] = [condition_patch(condition, self._wall_clock() if changes else None)]
         if write.nominated_node_name is not None:
             status["nominatedNodeName"] = write.nominated_node_name or None
-        # The UID keeps a new pod of the same name from getting the old one's status.
-        return {"metadata": {"uid": write.pod.uid}, "status": status}
-
-    def _condition(self, pod: Pod, condition: PodCondition) -> dict[str, Any]:
-        found: dict[str, Any] = {"type": condition.type, "status": condition.status}
-        for key, value in (("reason", condition.reason), ("message", condition.message)):
-            # null removes what an earlier condition said.
-            found[key] = value or None
-        if condition.observed_generation:
-            found["observedGeneration"] = condition.observed_generation
-        before = pod.condition(condition.type)
-        if before is None or before.status != condition.status:
-            # Left out, the patch keeps the time at which the status last changed.
-            found["lastTransitionTime"] = datetime.fromtimestamp(self._wall_clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return found
-
-
-def _says_so(pod: Pod, condition: PodCondition) -> bool:
-    """Whether the pod already has the condition; as in kube-scheduler, the observed generation does not count."""
-    now = pod.condition(condition.type)
-    return now is not None and (now.status, now.reason, now.message) == (
-        condition.status,
-        condition.reason,
-        condition.message,
-    )
+        return status
