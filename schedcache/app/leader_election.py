@@ -7,10 +7,10 @@ import uuid
 from pathlib import Path
 
 from schedcache.app.errors import UsageError
+from schedcache.app.own_pod import NAMESPACE_FILE, own_namespace
 from schedcache.config import KubeSchedulerConfiguration, LeaderElection
 from schedcache.kube.settings import LeaderElectionSettings
 
-NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DEFAULT_NAME = "schedcache"
 _UPSTREAM = LeaderElection()
 _LONGEST_NAME = 253
@@ -48,7 +48,7 @@ def leader_election_of(
     if name == _UPSTREAM.resource_name:
         name = lease_name(configuration.profiles[0].scheduler_name)
         if namespace == _UPSTREAM.resource_namespace:
-            namespace = _own_namespace(namespace_file) or namespace
+            namespace = own_namespace(namespace_file) or namespace
     found = LeaderElectionSettings(
         resource_name=name if resource_name is None else resource_name,
         resource_namespace=namespace if resource_namespace is None else resource_namespace,
@@ -73,13 +73,6 @@ def lease_name(scheduler_name: str) -> str:
     # Not all that the API takes for a scheduler's name; and no two may end up with the same Lease.
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower())[:_LONGEST_PART].rstrip("-")
     return f"{plain}-{hashlib.sha256(scheduler_name.encode()).hexdigest()[:_DIGITS]}"
-
-
-def _own_namespace(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""
 
 
 def new_identity() -> str:

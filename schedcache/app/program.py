@@ -2,12 +2,10 @@
 
 import asyncio
 import gc
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import structlog
@@ -18,6 +16,7 @@ from schedcache.app.extenders import extender_settings, known_kinds
 from schedcache.app.idle import Nobody
 from schedcache.app.leader_election import new_identity
 from schedcache.app.leader_metrics import LeaderCollector
+from schedcache.app.own_pod import own_pod
 from schedcache.app.plugins import watched_kinds
 from schedcache.app.request_metrics import RequestCollector
 from schedcache.app.settings import Settings
@@ -59,7 +58,6 @@ _CONFIRM_SECONDS = 1.0
 # the hot path is freed by its reference count. What is left of failed requests is not (an exception and its frames hold one another),
 # and outlives young collections; so an old one comes after 120,000 objects. It leaves out what was read at the start.
 _GC_THRESHOLDS = (20_000, 3, 2)
-_OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _log = structlog.get_logger(__name__)
 
 
@@ -294,15 +292,6 @@ async def assembled(
         if elector is not None:
             registry.register(LeaderCollector(elector))
         yield Program(scheduler, source, registry, transport, binder, settings, writers, elector)
-
-
-def own_pod(pods: PodStore) -> Pod | None:
-    """The pod that this process runs in, None outside a cluster; its name is the host name."""
-    try:
-        namespace = _OWN_NAMESPACE.read_text().strip()
-    except OSError:
-        return None
-    return pods.get(namespace, socket.gethostname())
 
 
 def make_elector(

@@ -9,13 +9,13 @@ import numpy.typing as npt
 from schedcache.cache.interning import InternedColumn
 from schedcache.cache.node_info import HostPort, NodeInfo
 from schedcache.model import Node, Resource, Taint
+from schedcache.model.quantity import clamped
 
 Int64s = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 _FIXED = ("cpu", "memory", "ephemeral-storage")
-_MAX = 2**63 - 1
 _FIRST_CAPACITY = 64
 _MAX_LABEL_KEYS = 512
 _MANY_RESOURCES = 128
@@ -194,7 +194,7 @@ class Columns:
         before = old.allocatable if old is not None else _NOBODY.allocatable
         self._add_resources(node.allocatable.scalar)
         self._write_amounts(self.allocatable, row, before, node.allocatable)
-        self.allowed_pods[row] = _clamp(node.allocatable.allowed_pod_number)
+        self.allowed_pods[row] = clamped(node.allocatable.allowed_pod_number)
         self.unschedulable[row] = node.unschedulable
         if old is None or old.taints != node.taints:
             self.topology_version += 1
@@ -207,8 +207,8 @@ class Columns:
     def _write_pods(self, row: int, old: NodeInfo, new: NodeInfo) -> None:
         self._write_amounts(self.requested, row, old.requested, new.requested)
         non_zero = new.non_zero_requested
-        self.non_zero_requested[CPU, row] = _clamp(non_zero.milli_cpu)
-        self.non_zero_requested[MEMORY, row] = _clamp(non_zero.memory)
+        self.non_zero_requested[CPU, row] = clamped(non_zero.milli_cpu)
+        self.non_zero_requested[MEMORY, row] = clamped(non_zero.memory)
         self.pod_count[row] = len(new.pods_by_uid)
         self.priority_floor[row] = new.priority_floor
         self.affinity_pods[row] = len(new.pods_with_affinity_by_uid)
@@ -217,12 +217,12 @@ class Columns:
             self._write_ports(row, old.used_ports, new.used_ports)
 
     def _write_amounts(self, column: Int64s, row: int, old: Resource, new: Resource) -> None:
-        column[CPU, row] = _clamp(new.milli_cpu)
-        column[MEMORY, row] = _clamp(new.memory)
-        column[EPHEMERAL_STORAGE, row] = _clamp(new.ephemeral_storage)
+        column[CPU, row] = clamped(new.milli_cpu)
+        column[MEMORY, row] = clamped(new.memory)
+        column[EPHEMERAL_STORAGE, row] = clamped(new.ephemeral_storage)
         if (old.scalar or new.scalar) and old.scalar != new.scalar:
             for name in old.scalar.keys() | new.scalar.keys():
-                column[self.resource_index[name], row] = _clamp(new.scalar.get(name, 0))
+                column[self.resource_index[name], row] = clamped(new.scalar.get(name, 0))
 
     def _write_ports(self, row: int, old: Iterable[HostPort], new: Iterable[HostPort]) -> None:
         by_port: dict[tuple[str, int], list[str]] = {(protocol, port): [] for _, protocol, port in old}
@@ -297,7 +297,3 @@ def _widened(array: npt.NDArray[np.generic], capacity: int) -> npt.NDArray[np.ge
 def _named(info: NodeInfo) -> Iterable[str]:
     """The scalar resources that `Columns.write` has seen of an entry."""
     return info.requested.scalar.keys() | (info.node.allocatable.scalar.keys() if info.node is not None else set())
-
-
-def _clamp(amount: int) -> int:
-    return amount if 0 <= amount <= _MAX else (_MAX if amount > 0 else 0)

@@ -7,19 +7,20 @@ of every pod that the node is feasible for. Where nothing wraps there, the resul
 import numpy as np
 import numpy.typing as npt
 
+from schedcache.model.quantity import MAX_UNITS
+
 Amounts = npt.NDArray[np.int64]
 
 _FULL = 100
-_MOST = 2**63 - 1
-_SAFE = _MOST // _FULL
+_SAFE = MAX_UNITS // _FULL
 
 
 def add_amounts(amounts: Amounts, more: Amounts | int) -> Amounts:
     """The sums, or 2**63-1 where they are larger; `amounts` are not negative."""
-    total: Amounts = amounts + (min(more, _MOST) if isinstance(more, int) else more)
+    total: Amounts = amounts + (min(more, MAX_UNITS) if isinstance(more, int) else more)
     fewer = total < amounts
     if np.count_nonzero(fewer):
-        total[fewer & (np.greater(more, 0))] = _MOST
+        total[fewer & (np.greater(more, 0))] = MAX_UNITS
     return total
 
 

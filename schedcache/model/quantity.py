@@ -17,6 +17,7 @@ from schedcache.model.labels import parse_int
 NANOS = 10**9
 NANOS_PER_MILLI = 10**6
 MAX_UNITS = 2**63 - 1
+"""Kubernetes' largest amount, and that of a column."""
 
 _GRAMMAR = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>\d*)(?:\.(?P<fraction>\d*))?"
@@ -86,3 +87,8 @@ def to_milli(nanos: int) -> int:
 def to_units(nanos: int) -> int:
     """Whole units, rounded away from zero, as Quantity.Value does."""
     return -(-nanos // NANOS) if nanos > 0 else nanos // NANOS
+
+
+def clamped(amount: int) -> int:
+    """The amount within 0..MAX_UNITS: sums may be larger, and objects from files negative."""
+    return amount if 0 <= amount <= MAX_UNITS else (MAX_UNITS if amount > 0 else 0)

@@ -6,10 +6,10 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from schedcache.model import Resource
+from schedcache.model.quantity import clamped
 
 Spec = TypeVar("Spec", bound=Hashable)
 
-_MOST = 2**63 - 1
 _FIRST_SLOTS = 64
 
 
@@ -33,7 +33,7 @@ class RequestColumns(Generic[Spec]):
         for name, amount in requests.amounts():
             if amount:
                 row = self._row(name)
-                self._amounts[row, slot] = _bounded(amount)
+                self._amounts[row, slot] = clamped(amount)
 
     def remove(self, spec: Spec) -> None:
         """A spec that is here."""
@@ -46,7 +46,7 @@ class RequestColumns(Generic[Spec]):
     def within(self, room: Resource) -> list[Spec]:
         """The specs that ask for no more than this of anything; the number of pods does not count."""
         limits = dict(room.amounts())
-        most = np.array([_bounded(limits.get(name, 0)) for name in self._rows], np.int64)
+        most = np.array([clamped(limits.get(name, 0)) for name in self._rows], np.int64)
         fitting = (self._amounts[:, : len(self._specs)] <= most[:, np.newaxis]).all(axis=0)
         return [self._specs[slot] for slot in np.flatnonzero(fitting).tolist()]
 
@@ -56,7 +56,3 @@ class RequestColumns(Generic[Spec]):
             row = self._rows[name] = len(self._rows)
             self._amounts = np.concatenate((self._amounts, np.zeros((1, self._amounts.shape[1]), np.int64)))
         return row
-
-
-def _bounded(amount: int) -> int:
-    return max(0, min(amount, _MOST))

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from schedcache.kube.http.outcomes import failure
 from schedcache.kube.http.transport import Transport
 from schedcache.model.decode import DECODE_ERRORS
 from schedcache.ports import LeaderElectionRecord, NotFoundError, OutcomeUnknownError, StoredRecord, UnavailableError
@@ -46,18 +47,10 @@ class ApiLeaseLock:
     async def get(self, timeout: float) -> StoredRecord | None:
         """The Lease as it is now; None if there is none."""
         try:
-            # All of it: the transport's own limit starts anew when it is throttled.
-            async with asyncio.timeout(timeout):
-                answer = await self._transport.get(self._path, timeout=timeout)
-            return _read(answer)
+            async with self._within("GET", self._path, timeout):
+                return _read(await self._transport.get(self._path, timeout=timeout))
         except NotFoundError:
             return None
-        except TimeoutError as error:
-            raise UnavailableError(f"GET {self._path}: no answer within {timeout:g} s", reason="Unreachable") from error
-        except DECODE_ERRORS as error:
-            raise UnavailableError(
-                f"GET {self._path}: the answer cannot be read: {error}", reason="Malformed"
-            ) from error
 
     async def create(self, record: LeaderElectionRecord, timeout: float) -> StoredRecord:
         """Create the Lease; ConflictError if it exists."""
@@ -68,27 +61,27 @@ class ApiLeaseLock:
             "metadata": metadata,
             "spec": _spec_of(record),
         }
-        async with self._writing("POST", self._collection, timeout):
+        async with self._within("POST", self._collection, timeout):
             return _read(await self._transport.send("POST", self._collection, _encode(body)))
 
     async def update(self, found: StoredRecord, record: LeaderElectionRecord, timeout: float) -> StoredRecord:
         """Replace the record; ConflictError if anybody has written the Lease since it was found."""
         lease = found.stored
         body = {**lease, "spec": {**(lease.get("spec") or {}), **_spec_of(record)}}
-        async with self._writing("PUT", self._path, timeout):
+        async with self._within("PUT", self._path, timeout):
             return _read(await self._transport.send("PUT", self._path, _encode(body)))
 
     @asynccontextmanager
-    async def _writing(self, method: str, path: str, timeout: float) -> AsyncIterator[None]:
+    async def _within(self, method: str, path: str, timeout: float) -> AsyncIterator[None]:
+        """All of it within that time: the transport's own limit starts anew when it is throttled."""
         try:
             async with asyncio.timeout(timeout):
                 yield
         except TimeoutError as error:
-            raise OutcomeUnknownError(f"{method} {path}: no answer within {timeout:g} s", reason="NoAnswer") from error
+            raise failure(method, path, TimeoutError(f"no answer within {timeout:g} s")) from error
         except DECODE_ERRORS as error:
-            raise OutcomeUnknownError(
-                f"{method} {path}: the answer cannot be read: {error}", reason="Malformed"
-            ) from error
+            unreadable = UnavailableError if method == "GET" else OutcomeUnknownError
+            raise unreadable(f"{method} {path}: the answer cannot be read: {error}", reason="Malformed") from error
 
 
 def _spec_of(record: LeaderElectionRecord) -> dict[str, Any]:
