@@ -6,7 +6,7 @@ import time
 import pytest
 
 from schedcache.app.health import health_of
-from schedcache.kube.watch.probe import ROLLBACK
+from schedcache.kube.watch.rebuilds import ROLLBACK
 from schedcache.testing import Cluster, ControlPlane, wait_until
 from tests.e2e.in_process import dump_of, scheduler
 from tests.e2e.truth import assert_dump_is_truth, assert_no_node_is_overcommitted

@@ -19,7 +19,7 @@ from schedcache.kube.watch.differences import differences_of
 from schedcache.kube.watch.kind_watch import State
 from schedcache.kube.watch.kinds import KINDS
 from schedcache.kube.watch.pacing import Timing
-from schedcache.kube.watch.probe import ROLLBACK
+from schedcache.kube.watch.rebuilds import ROLLBACK
 from schedcache.kube.watch.reflector import Reflector
 from schedcache.kube.watch.stats import KindStats
 from schedcache.kube.watch.store import ObjectStore

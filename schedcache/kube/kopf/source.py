@@ -13,21 +13,19 @@ import kopf
 import structlog
 
 from schedcache.kube.http.transport import Transport
+from schedcache.kube.kopf.fed import Fed
 from schedcache.kube.kopf.operator import KopfOperator, add_handlers
 from schedcache.kube.settings import KopfSettings
-from schedcache.kube.watch.contact import Contact
-from schedcache.kube.watch.decoder import identify
 from schedcache.kube.watch.differences import comparison_of
 from schedcache.kube.watch.edges import FAILURES, Ending, ending_of
-from schedcache.kube.watch.graveyard import Graveyard, is_newer
 from schedcache.kube.watch.kinds import KINDS, HeldObject, Kind
 from schedcache.kube.watch.lister import Lister
 from schedcache.kube.watch.pacing import BackoffManager, TimeSlice, Timing
-from schedcache.kube.watch.probe import ROLLBACK, ROLLED_BACK, Followed, ServerProbe
+from schedcache.kube.watch.probe import Followed, ServerProbe
+from schedcache.kube.watch.rebuilds import Rebuilds
 from schedcache.kube.watch.stats import KindStats, SourceStats
 from schedcache.kube.watch.store import Listing, ObjectStore, SinkError
 from schedcache.kube.watch.sweep import Findings, compare, is_behind
-from schedcache.model import MalformedObjectError
 from schedcache.ports import EventSink, KindComparison, Outage
 
 __all__ = ["KopfSource"]
@@ -36,89 +34,6 @@ GRACE_LOOKS = 20
 GRACES = 15
 
 log = structlog.get_logger()
-
-
-class _Fed:
-    """What is known of one kind."""
-
-    def __init__(self, store: ObjectStore, lister: Lister, settings: KopfSettings, clock: Callable[[], float]) -> None:
-        self.store = store
-        self.lister = lister
-        self.graves = Graveyard(clock)
-        self.contact = Contact(clock, store.stats)
-        self.version = ""
-        self.synced = False
-        # Sweeps that found kopf behind since its last event.
-        self.stale_sweeps = 0
-        self._clock = clock
-        self._stalled_seconds = settings.stalled_seconds
-        self._held = 0
-        self._grew_at = clock()
-
-    def apply(self, type_: str | None, obj: Mapping[str, Any]) -> None:
-        """Apply one event, unless it is older than what is already known. Raises SinkError."""
-        store, graves = self.store, self.graves
-        self.stale_sweeps = 0
-        identity = identify(obj)
-        uid, version = identity.uid, identity.resource_version
-        if type_ == "DELETED":
-            graves.bury(uid, version)
-            store.delete(uid, missed=False)
-        elif (held := store.get(uid)) is not None:
-            if not is_newer(version, held.resource_version):
-                return
-        elif graves.covers(uid, version):
-            return
-        if type_ != "DELETED":
-            try:
-                store.upsert(store.read(obj))
-            except MalformedObjectError as error:
-                store.malformed(identity, error)
-        self.advance(version)
-
-    def known_version(self) -> str:
-        """The latest resourceVersion that was seen."""
-        return self.version
-
-    def advance(self, version: str) -> None:
-        """Changes up to that resourceVersion have been delivered."""
-        if is_newer(version, self.version):
-            self.version = version
-
-    def forget(self) -> None:
-        """The server was set back: what it says from now on must not be measured by what it said before."""
-        self.graves = Graveyard(self._clock)
-        self.version = ""
-
-    def listed(self, listing: Listing) -> None:
-        """A complete list has been applied: older events are out of date."""
-        self.graves.floor = listing.resource_version
-        self.advance(listing.resource_version)
-
-    def lost(self, why: str) -> None:
-        """An operator that was joined does not report this kind, or the server does not answer."""
-        self.contact.ended(self, why)
-        self.contact.failed(why)
-
-    def stalled(self) -> bool:
-        """Whether the first list has brought nothing new for a long time."""
-        if len(self.store) != self._held:
-            self._held, self._grew_at = len(self.store), self._clock()
-        return self._clock() - self._grew_at > self._stalled_seconds
-
-    def still_gone(self, findings: Findings) -> list[str]:
-        """Those that kopf has not reported as deleted meanwhile."""
-        return [uid for uid in findings.gone if uid in self.store]
-
-    def still_behind(self, findings: Findings) -> list[str]:
-        """Those that kopf has not reported meanwhile."""
-        found = []
-        for uid, version in findings.behind.items():
-            held = self.store.get(uid)
-            now = held.resource_version if held is not None else ""
-            if now == version and uid not in self.graves and not self.store.unreadable_version(uid):
-                found.append(uid)
-        return found
 
 
 class KopfSource:
@@ -173,10 +88,11 @@ class KopfSource:
         self._clock = clock
         self._backoff = BackoffManager(Timing(clock), settings)
         self.stats = SourceStats(kinds={name: KindStats() for name in names})
-        self._fed: dict[str, _Fed] = {}
+        self._rebuilds = Rebuilds(self.stats.rebuilds)
+        self._fed: dict[str, Fed] = {}
         for name in names:
             store = ObjectStore(known[name], sink, self.stats.kinds[name])
-            self._fed[name] = _Fed(store, Lister(transport, store, settings, clock), settings, clock)
+            self._fed[name] = Fed(store, Lister(transport, store, settings, clock), settings, clock)
         contacts = {known[name]: fed.contact for name, fed in self._fed.items()}
         self._operator: KopfOperator | None = None
         if registry is not None:
@@ -208,9 +124,6 @@ class KopfSource:
         self._applying = asyncio.Lock()
         # Who waits for the next round of sweeps.
         self._asked: list[asyncio.Future[None]] = []
-        self._rebuild_wanted = asyncio.Event()
-        # Why, the first of several reasons.
-        self._rebuild_reason = ""
         self._rebuilt_at = float("-inf")
         self._reliable = asyncio.Event()
         self._reliable.set()
@@ -274,13 +187,11 @@ class KopfSource:
 
     def request_rebuild(self, reason: str) -> None:
         """Read every kind again and call `on_rebuild`: soon, and once for any number of requests."""
-        self.stats.rebuilds[reason] += 1
-        self._rebuild_reason = self._rebuild_reason or reason
-        self._rebuild_wanted.set()
+        self._rebuilds.request(reason)
 
     def rebuild_wanted(self) -> str:
         """Why a rebuild is wanted or under way, "" if none is: what the sink holds may be wrong."""
-        return self._rebuild_reason
+        return self._rebuilds.reason
 
     async def _for_ever(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -368,16 +279,13 @@ class KopfSource:
 
     def _rolled_back(self, name: str, known: str, found: str) -> None:
         """The server has an older state of the kind than what was seen of it, so nothing that is held can be relied on."""
-        if self._rebuild_reason == ROLLBACK:
+        if not self._rebuilds.rolled_back(name, known, found):
             return
-        log.error(ROLLED_BACK, kind=name, seen=known, server_has=found)
         # What has arrived is from the time that is lost, and kopf would go on waiting for it.
         self._arrivals.clear()
         self._restart("rollback")
         for fed in self._fed.values():
             fed.forget()
-        self._rebuild_reason = ROLLBACK
-        self.request_rebuild(ROLLBACK)
 
     async def _pump(self) -> None:
         """Apply what has arrived, in slices."""
@@ -429,7 +337,7 @@ class KopfSource:
             return min(soon, interval)
         return min(interval, max(soon, (self._clock() - self._operating_since) / 2))
 
-    async def _sweep(self, name: str, fed: _Fed) -> None:
+    async def _sweep(self, name: str, fed: Fed) -> None:
         """Compare one kind, give kopf time to catch up, and repair the rest. Raises SinkError."""
         stats = self.stats.kinds[name]
         known = fed.version
@@ -464,7 +372,7 @@ class KopfSource:
         else:
             self._judge(name, fed, kopf_is_behind=bool(behind))
 
-    async def _wait_for_kopf(self, fed: _Fed, findings: Findings) -> None:
+    async def _wait_for_kopf(self, fed: Fed, findings: Findings) -> None:
         """Until it has reported everything, or nothing for a while: a backlog is no loss."""
         events = fed.store.stats.watch_events
         for _ in range(GRACES):
@@ -476,7 +384,7 @@ class KopfSource:
             if events.total() == before and not self._arrivals:
                 return
 
-    async def _catch_up(self, fed: _Fed, behind: Iterable[str]) -> None:
+    async def _catch_up(self, fed: Fed, behind: Iterable[str]) -> None:
         """Read the whole kind without kopf. Raises SinkError and what the lister raises."""
         repaired, missed_deletes = fed.store.stats.repaired, fed.store.stats.missed_deletes
         listing = await fed.lister.read()
@@ -489,14 +397,14 @@ class KopfSource:
         repaired["missed_delete"] += fed.store.stats.missed_deletes - missed_deletes
         fed.listed(listing)
 
-    def _remove(self, fed: _Fed, findings: Findings) -> None:
+    def _remove(self, fed: Fed, findings: Findings) -> None:
         for uid in fed.still_gone(findings):
             fed.graves.bury(uid, findings.resource_version)
             fed.store.delete(uid, missed=True)
             fed.store.stats.repaired["missed_delete"] += 1
         fed.advance(findings.resource_version)
 
-    def _judge(self, name: str, fed: _Fed, *, kopf_is_behind: bool) -> None:
+    def _judge(self, name: str, fed: Fed, *, kopf_is_behind: bool) -> None:
         first = not fed.synced
         if first:
             fed.synced = True
@@ -512,7 +420,7 @@ class KopfSource:
             fed.stale_sweeps = 0
             self._restart("stale")
 
-    def _judge_operator_joined(self, name: str, fed: _Fed, *, kopf_is_behind: bool) -> None:
+    def _judge_operator_joined(self, name: str, fed: Fed, *, kopf_is_behind: bool) -> None:
         """Its connections cannot be seen, so judge it by what a sweep found."""
         if not kopf_is_behind:
             fed.contact.opened(fed)
@@ -523,7 +431,7 @@ class KopfSource:
 
     async def _rebuild_for_ever(self) -> None:
         while True:
-            await self._rebuild_wanted.wait()
+            await self._rebuilds.wanted.wait()
             if self._clock() - self._rebuilt_at < self._settings.rebuild_calm_seconds:
                 await asyncio.sleep(self._backoff.pause())
             async with self._applying:
@@ -532,8 +440,7 @@ class KopfSource:
     async def _rebuild(self) -> None:
         log.warning("reading everything again", reasons=dict(self.stats.rebuilds))
         listings = {name: await self._list_afresh(name, fed) for name, fed in self._fed.items()}
-        self._rebuild_wanted.clear()
-        self._rebuild_reason = ""
+        self._rebuilds.done()
         try:
             for name, fed in self._fed.items():
                 fed.store.adopt(listings[name])
@@ -551,7 +458,7 @@ class KopfSource:
             self._reliable.set()
         self._rebuilt_at = self._clock()
 
-    async def _list_afresh(self, name: str, fed: _Fed) -> Listing:
+    async def _list_afresh(self, name: str, fed: Fed) -> Listing:
         while True:
             try:
                 return await fed.lister.read(afresh=True)

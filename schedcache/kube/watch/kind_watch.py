@@ -70,7 +70,7 @@ class KindWatch:
         timing: Timing,
         settings: WatchSettings,
         comeback: Comeback,
-        rolled_back: Callable[[str, str, str], None],
+        rolled_back: Callable[[str, str, str], object],
     ) -> None:
         self.store = store
         self.state = State.EMPTY

@@ -19,12 +19,6 @@ from schedcache.kube.watch.pacing import Timing
 from schedcache.kube.watch.sweep import METADATA_LIST, is_behind
 from schedcache.ports import ApiError, Outage
 
-ROLLBACK = "the API server was restored from a backup"
-"""Why everything is read again."""
-ROLLED_BACK = (
-    "the API server has an older state than what was seen of it, as after a restored backup; reading everything again"
-)
-
 
 class Followed(NamedTuple):
     """A kind that is followed: its connection, and the resourceVersion up to which its changes are known."""
@@ -55,7 +49,7 @@ class ServerProbe:
         followed: Mapping[str, Followed],
         settings: SourceSettings,
         timing: Timing,
-        rolled_back: Callable[[str, str, str], None],
+        rolled_back: Callable[[str, str, str], object],
         came_back: Callable[[], None],
     ) -> None:
         self._transport = transport

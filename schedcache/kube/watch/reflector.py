@@ -13,7 +13,8 @@ from schedcache.kube.watch.edges import FAILURES
 from schedcache.kube.watch.kind_watch import KindWatch, State
 from schedcache.kube.watch.kinds import KINDS, HeldObject, Kind
 from schedcache.kube.watch.pacing import BackoffManager, Comeback, Timing
-from schedcache.kube.watch.probe import ROLLBACK, ROLLED_BACK, Followed, ServerProbe
+from schedcache.kube.watch.probe import Followed, ServerProbe
+from schedcache.kube.watch.rebuilds import Rebuilds
 from schedcache.kube.watch.stats import KindStats, SourceStats
 from schedcache.kube.watch.store import ObjectStore, SinkError
 from schedcache.kube.watch.sweep import lasting_differences
@@ -69,12 +70,10 @@ class Reflector:
         self._rebuilt_at = self._swept_at = float("-inf")
         # Kinds to list again, and why.
         self._relists: dict[str, str] = {}
-        self._rebuild_wanted = asyncio.Event()
-        # Why, the first of several reasons.
-        self._rebuild_reason = ""
         self._sweep_wanted = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.stats = SourceStats(kinds={name: KindStats() for name in names})
+        self._rebuilds = Rebuilds(self.stats.rebuilds)
         comeback = Comeback()
         self._watches = {
             name: KindWatch(
@@ -83,7 +82,7 @@ class Reflector:
                 timing,
                 settings,
                 comeback,
-                self._rolled_back,
+                self._rebuilds.rolled_back,
             )
             for name in names
         }
@@ -92,7 +91,7 @@ class Reflector:
             {name: Followed(known[name], watch.contact, watch.known_version) for name, watch in self._watches.items()},
             settings,
             timing,
-            self._rolled_back,
+            self._rebuilds.rolled_back,
             self._sweep_wanted.set,
         )
 
@@ -101,7 +100,7 @@ class Reflector:
         probing = asyncio.create_task(self._probe_for_ever(), name="reflector probe")
         try:
             while True:
-                if self._rebuild_wanted.is_set():
+                if self._rebuilds.wanted.is_set():
                     await self._rebuild()
                 else:
                     await self._watch_until_rebuild()
@@ -149,19 +148,17 @@ class Reflector:
 
     def request_rebuild(self, reason: str) -> None:
         """Read every kind again and call `on_rebuild`: soon, and once for any number of requests."""
-        self.stats.rebuilds[reason] += 1
-        self._rebuild_reason = self._rebuild_reason or reason
-        self._rebuild_wanted.set()
+        self._rebuilds.request(reason)
 
     def rebuild_wanted(self) -> str:
         """Why a rebuild is wanted or under way, "" if none is: what the sink holds may be wrong."""
-        return self._rebuild_reason
+        return self._rebuilds.reason
 
     async def _watch_until_rebuild(self) -> None:
         """Run the state machines until a rebuild is wanted."""
         for name, watch in self._watches.items():
             self._tasks[name] = asyncio.create_task(watch.run(), name=f"reflector {name}")
-        wanted = asyncio.create_task(self._rebuild_wanted.wait(), name="rebuild wanted")
+        wanted = asyncio.create_task(self._rebuilds.wanted.wait(), name="rebuild wanted")
         sweeps = asyncio.create_task(self._sweep_for_ever(), name="reflector sweeps")
         try:
             while not wanted.done():
@@ -173,14 +170,6 @@ class Reflector:
             sweeps.cancel()
             await asyncio.wait([sweeps])
             await self._stop_watches()
-
-    def _rolled_back(self, name: str, known: str, found: str) -> None:
-        """The server has an older state of the kind than what was seen of it, so nothing that is held can be relied on."""
-        if self._rebuild_reason == ROLLBACK:
-            return
-        log.error(ROLLED_BACK, kind=name, seen=known, server_has=found)
-        self._rebuild_reason = ROLLBACK
-        self.request_rebuild(ROLLBACK)
 
     async def _probe_for_ever(self) -> None:
         while True:
@@ -241,7 +230,7 @@ class Reflector:
         )
         self.on_compared(comparison_of(watch.store, found, self._clock() - started))
         if found.rolled_back:
-            self._rolled_back(name, known, found.resource_version)
+            self._rebuilds.rolled_back(name, known, found.resource_version)
             return
         if not found.gone and not found.behind:
             return
@@ -303,8 +292,7 @@ class Reflector:
         try:
             async with asyncio.TaskGroup() as group:
                 lists = {name: group.create_task(watch.list(afresh=True)) for name, watch in watches.items()}
-            self._rebuild_wanted.clear()
-            self._rebuild_reason = ""
+            self._rebuilds.done()
             for name, watch in watches.items():
                 watch.store.adopt(lists[name].result())
             self._sink.on_rebuild({name: watch.store.objects() for name, watch in watches.items()})
