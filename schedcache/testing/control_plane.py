@@ -7,6 +7,7 @@ import http.client
 import json
 import secrets
 import shutil
+import signal
 import socket
 import ssl
 import threading
@@ -162,11 +163,15 @@ class ControlPlane:
         self._wait_until_ready()
 
     def back_up(self) -> Path:
-        """A copy of etcd's data, for `restore`. Both servers are away for a second."""
+        """A copy of etcd's data, for `restore`, taken while etcd stands still: that is what a snapshot of its disk is."""
+        if self._etcd is None:
+            raise ControlPlaneError("there is nothing to back up before the start")
         backup = self.directory / f"backup-{secrets.token_hex(4)}"
-        self._stop_both()
-        shutil.copytree(self._data_directory, backup)
-        self._start_both()
+        self._etcd.signal(signal.SIGSTOP)
+        try:
+            shutil.copytree(self._data_directory, backup)
+        finally:
+            self._etcd.signal(signal.SIGCONT)
         return backup
 
     def restore(self, backup: Path) -> None:
@@ -175,23 +180,21 @@ class ControlPlane:
         Nothing is done about those versions, as `etcdutl snapshot restore` does not either unless it is asked to. Waits until the
         API server is ready.
         """
-        self._stop_both()
-        shutil.rmtree(self._data_directory)
-        shutil.copytree(backup, self._data_directory)
-        self._start_both()
-
-    def _stop_both(self) -> None:
         self.stop_api_server()
         if self._etcd is not None:
             self._etcd.kill()
-
-    def _start_both(self) -> None:
+        shutil.rmtree(self._data_directory)
+        shutil.copytree(backup, self._data_directory)
         self._etcd = self._spawn(self._etcd_command)
         self.start_api_server()
 
     @property
     def _data_directory(self) -> Path:
-        return Path(next(flag for flag in self._etcd_command if flag.startswith("--data-dir=")).partition("=")[2])
+        return Path(self._etcd_flag("data-dir"))
+
+    def _etcd_flag(self, name: str) -> str:
+        """The last one counts, as it does for etcd."""
+        return [flag.partition("=")[2] for flag in self._etcd_command if flag.startswith(f"--{name}=")][-1]
 
     def kubeconfig_for(self, token: str, *, user: str = "token", server: str | None = None) -> Path:
         """Write a kubeconfig with a bearer token.
@@ -308,7 +311,7 @@ class ControlPlane:
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + self._start_timeout
         context = ssl.create_default_context(cafile=str(self.ca_file))
-        while not self._is_ready(context):
+        while not self._is_ready(context, self.server):
             for process in (self._etcd, self._api_server):
                 if process is not None and process.poll() is not None:
                     raise _startup_error(process, f"ended with status {process.poll()}")
@@ -317,8 +320,8 @@ class ControlPlane:
             if self._given_up.wait(LOOK_SECONDS):
                 raise ControlPlaneError("the start was cancelled")
 
-    def _is_ready(self, context: ssl.SSLContext) -> bool:
-        host, _, port = self.server.removeprefix("https://").partition(":")
+    def _is_ready(self, context: ssl.SSLContext, server: str) -> bool:
+        host, _, port = server.removeprefix("https://").partition(":")
         connection = http.client.HTTPSConnection(host, int(port), timeout=ANSWER_SECONDS, context=context)
         try:
             connection.request("GET", "/readyz", headers={"Authorization": f"Bearer {self.admin_token}"})

@@ -4,7 +4,6 @@ import asyncio
 import http.client
 import json
 import os
-import shutil
 import signal
 import ssl
 from collections.abc import AsyncIterator, Sequence
@@ -55,10 +54,7 @@ class Servers(ControlPlane):
 
     @property
     def data(self) -> Path:
-        return Path(self._etcd_flag("data-dir"))
-
-    def _etcd_flag(self, name: str) -> str:
-        return [flag.partition("=")[2] for flag in self._etcd_command if flag.startswith(f"--{name}=")][-1]
+        return self._data_directory
 
     def stop_etcd(self) -> None:
         self.etcd.kill()
@@ -91,25 +87,6 @@ class Servers(ControlPlane):
         finally:
             connection.close()
 
-    def back_up(self) -> Path:
-        """A copy of etcd's data while it stands still, which is what a snapshot of the disk is."""
-        copy = self.directory / "backup"
-        self.etcd.signal(signal.SIGSTOP)
-        try:
-            shutil.copytree(self.data, copy)
-        finally:
-            self.etcd.signal(signal.SIGCONT)
-        return copy
-
-    def restore(self, backup: Path) -> None:
-        """Both servers start again, on the data of back then."""
-        self.stop_api_server()
-        self.stop_etcd()
-        shutil.rmtree(self.data)
-        shutil.copytree(backup, self.data)
-        self.start_etcd()
-        self.start_api_server()
-
     def make_room(self) -> None:
         """What an administrator does after NOSPACE: etcd starts again with a larger quota, and the alarm is taken back."""
         self.stop_etcd()
@@ -140,21 +117,11 @@ class Servers(ControlPlane):
             try:
                 made = Lagging(f"https://127.0.0.1:{port}", relay)
                 context = ssl.create_default_context(cafile=str(self.ca_file))
-                await wait_until(lambda: asyncio.to_thread(self._answers, port, context), 60)
+                await wait_until(lambda: asyncio.to_thread(self._is_ready, context, made.url), 60)
                 yield made
             finally:
                 relay.flow()
                 await asyncio.to_thread(process.kill)
-
-    def _answers(self, port: int, context: ssl.SSLContext) -> bool:
-        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=2, context=context)
-        try:
-            connection.request("GET", "/readyz", headers={"Authorization": f"Bearer {self.admin_token}"})
-            return connection.getresponse().status == 200
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            connection.close()
 
     def rotate_authority(self) -> None:
         """Another certificate authority and a serving certificate of it, and an API server that serves with these."""
