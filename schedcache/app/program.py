@@ -235,12 +235,9 @@ async def assembled(
         read_pod = cast("Callable[[bytes], Pod]", kinds["Pod"].from_json)
         rate = _budget(transport, settings, clock)
         binder = ApiBinder(transport, rate, settings.writes, clock, read_pod, fence=fence)
-        urgent = Urgent()
-        writers = () if settings.observe else _writers(transport, settings, timing, urgent, fence)
-        recorder, status_writer = writers or (Nobody(), Nobody())
+        writing = None if settings.observe else _writing_side(transport, settings, timing, metrics, fence)
+        recorder, status_writer, preemptions = writing or (Nobody(), Nobody(), None)
         pods, plugins = PodStore(), installed_registry()
-        evictor = _evictor(transport, settings, timing, urgent, fence)
-        preemptions = None if settings.observe else Preemptions(evictor, recorder, metrics)
 
         def contradicted(error: CacheCorruptedError) -> None:
             scheduler.state.contradicted("validation", error)
@@ -291,6 +288,7 @@ async def assembled(
         registry.register(RequestCollector(transport.stats))
         if elector is not None:
             registry.register(LeaderCollector(elector))
+        writers = writing[:2] if writing else ()
         yield Program(scheduler, source, registry, transport, binder, settings, writers, elector)
 
 
@@ -317,24 +315,20 @@ def _budget(transport: Transport, settings: Settings, clock: Callable[[], float]
     return TokenBucket(settings.qps, settings.burst, clock, observe=transport.stats.throttled)
 
 
-def _writers(
-    transport: Transport, settings: Settings, timing: Timing, urgent: Urgent, fence: Fence | None
-) -> tuple[ApiEventRecorder, ApiStatusWriter]:
-    """Both draw from one budget, and never from that of binds."""
-    budget = _budget(transport, settings, timing.clock)
+def _writing_side(
+    transport: Transport, settings: Settings, timing: Timing, metrics: PrometheusMetrics, fence: Fence | None
+) -> tuple[ApiEventRecorder, ApiStatusWriter, Preemptions]:
+    """Neither bad news nor a burst of binds delays the room that somebody waits for: evictions have a budget of their own.
+
+    Events and what else is written into a pod's status draw from a second one, and never from that of binds.
+    """
+    budget, rate = _budget(transport, settings, timing.clock), _budget(transport, settings, timing.clock)
+    urgent, writes, wall_clock = Urgent(), settings.writes, timing.wall_clock
     names = [profile.scheduler_name for profile in settings.profiles]
-    return (
-        ApiEventRecorder(transport, budget, names, settings.writes, wall_clock=timing.wall_clock, urgent=urgent),
-        ApiStatusWriter(transport, budget, settings.writes, timing.wall_clock, fence=fence),
-    )
-
-
-def _evictor(
-    transport: Transport, settings: Settings, timing: Timing, urgent: Urgent, fence: Fence | None
-) -> ApiEvictor:
-    """On a budget of its own: neither bad news nor a burst of binds delays the room that somebody waits for."""
-    rate = _budget(transport, settings, timing.clock)
-    return ApiEvictor(transport, rate, settings.writes, timing.wall_clock, urgent=urgent, fence=fence)
+    recorder = ApiEventRecorder(transport, budget, names, writes, wall_clock=wall_clock, urgent=urgent)
+    status_writer = ApiStatusWriter(transport, budget, writes, wall_clock, fence=fence, urgent_rate=rate)
+    evictor = ApiEvictor(transport, rate, writes, wall_clock, urgent=urgent, fence=fence)
+    return recorder, status_writer, Preemptions(evictor, status_writer.nominate, recorder, metrics)
 
 
 def make_source(

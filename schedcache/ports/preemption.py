@@ -20,10 +20,7 @@ class PreemptionExecutor(Protocol):
 
 
 class Evictor(Protocol):
-    """Evicts single pods, and writes down for whom. Everything names a UID: a pod made again under the name is left alone."""
-
-    async def nominate(self, pod: Pod, node_name: str) -> None:
-        """Write the pod's status.nominatedNodeName. Raises NotFoundError where the pod is gone, and ApiError."""
+    """Evicts single pods, by UID: a pod made again under the name is left alone."""
 
     async def evict(self, victim: Pod, condition: PodCondition) -> bool:
         """Set the condition, then delete the pod; False where it was gone before. Raises ApiError."""

@@ -34,6 +34,8 @@ AT_ONCE = 16
 """Preemptors that evictions are sent for at a time, the first one first: of hundreds, the first would get its room with the last."""
 UNDONE_SECONDS = 90.0
 """By then a watch that shows nothing has been found dead: deletions that are still not seen were undone, by a backup that was restored."""
+Nominate = Callable[[Pod, str], Awaitable[None]]
+"""Writes the pod's status.nominatedNodeName. Raises NotFoundError where the pod is gone, and ApiError."""
 RejectHere = Callable[[str], Awaitable[bool]]
 _FAILED = ClusterEvent(WILDCARD, (ALL,), "PreemptionFailed")
 _log = structlog.get_logger(__name__)
@@ -61,8 +63,9 @@ class _Preemption:
 class Preemptions:
     """The PreemptionExecutor of a live scheduler. Of no use before `serve`."""
 
-    def __init__(self, evictor: Evictor, recorder: EventRecorder, metrics: Metrics) -> None:
+    def __init__(self, evictor: Evictor, nominate: Nominate, recorder: EventRecorder, metrics: Metrics) -> None:
         self._evictor = evictor
+        self._nominate = nominate
         self._recorder = recorder
         self._metrics = metrics
         self._state: SchedulingState | None = None
@@ -212,8 +215,8 @@ class Preemptions:
     async def _evict_all(self, preemption: _Preemption) -> None:
         """All but the last; the first failure calls the others off."""
         preemptor, node_name = preemption.preemptor, preemption.node_name
-        if preemptor.nominated_node_name != node_name:
-            await self._evictor.nominate(preemptor, node_name)
+        if (self._held(preemptor) or preemptor).nominated_node_name != node_name:
+            await self._nominate(preemptor, node_name)
         self._withdraw_lower_nominations(preemptor, node_name)
         async with asyncio.TaskGroup() as tasks:
             for victim in preemption.victims[:-1]:

@@ -84,7 +84,7 @@ class World:
         self.cache = SchedulerCache(clock=self.clock, validate=True, on_corruption=contradicted, stories=Stories())
         self.objects = ClusterObjects(validate=True, on_corruption=contradicted)
         metrics = metrics or NoMetrics()
-        self.preemptions = Preemptions(self.api, self.recorder, metrics)
+        self.preemptions = Preemptions(self.api, self.api.nominate, self.recorder, metrics)
         frameworks, self.queue = make_profiles(
             [] if observe else configuration.profiles,
             Registry({**default_registry(), **{plugin.name: plugin for plugin in known}}),

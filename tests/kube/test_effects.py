@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec.structs import replace
 
 from schedcache.kube.http.credentials import load_credentials
 from schedcache.kube.http.transport import Transport
@@ -230,6 +231,73 @@ async def test_newer_writes_replace_waiting_ones(cluster, transport, control_pla
     assert stored["status"]["nominatedNodeName"] == "node-1"
     await log.settled(cluster)
     assert len(log.events(verb="patch", subresource="status")) == 1
+
+
+async def test_a_nomination_that_evictions_wait_for_takes_the_waiting_condition_along(
+    cluster, transport, control_plane
+):
+    pod = await one_pod(cluster)
+    log = control_plane.audit.from_now()
+    async with running(ApiStatusWriter(transport, UNLIMITED)) as writer:
+        writer.patch_status(pod, WAITS, "node-7")
+        await writer.nominate(pod, "node-7")
+        stored = await cluster.get("/api/v1/namespaces/default/pods/pod-0")
+        assert stored["status"]["conditions"][0]["message"] == WAITS.message
+        assert stored["status"]["nominatedNodeName"] == "node-7"
+        assert await writer.drain(5) == 0
+        await log.settled(cluster)
+        assert len(log.events(verb="patch", subresource="status")) == 1
+        assert writer.written == 1
+
+
+async def test_a_nomination_waits_for_the_write_under_way_and_is_followed_by_later_ones(cluster, transport, proxy):
+    pod = await one_pod(cluster)
+    proxy.add(Delay(0.5), method="PATCH")
+    async with running(ApiStatusWriter(transport, UNLIMITED)) as writer:
+        writer.patch_status(pod, WAITS, "")
+        writer.patch_status(pod, None, "node-1")
+        await asyncio.sleep(0.2)
+        nominating = asyncio.create_task(writer.nominate(pod, "node-7"))
+        await asyncio.sleep(0.5)
+        assert await writer.drain(0) == 1, "a nomination under way is waited for"
+        writer.patch_status(replace(pod, nominated_node_name="node-7"), None, "")
+        await nominating
+        stored = await cluster.get("/api/v1/namespaces/default/pods/pod-0")
+        assert stored["status"]["nominatedNodeName"] == "node-7"
+        assert await writer.drain(5) == 0
+        assert writer.written == 3
+    stored = await cluster.get("/api/v1/namespaces/default/pods/pod-0")
+    assert "nominatedNodeName" not in stored["status"]
+
+
+async def test_a_nomination_that_cannot_be_written_is_an_error(cluster, transport, proxy):
+    pod, gone = await one_pod(cluster), await one_pod(cluster, "pod-1")
+    writer = ApiStatusWriter(transport, UNLIMITED)
+    proxy.add(Answer(403), method="PATCH", times=1)
+    with pytest.raises(RefusedError):
+        await writer.nominate(pod, "node-7")
+    for name in ("pod-0", "pod-1"):
+        await cluster.delete(f"/api/v1/namespaces/default/pods/{name}", grace_seconds=0)
+    await one_pod(cluster)
+    with pytest.raises(NotFoundError, match="replaced"):
+        await writer.nominate(pod, "node-7")
+    with pytest.raises(NotFoundError):
+        await writer.nominate(gone, "node-7")
+    stored = await cluster.get("/api/v1/namespaces/default/pods/pod-0")
+    assert "nominatedNodeName" not in stored["status"]
+
+
+async def test_a_nomination_is_not_delayed_by_the_budget_of_bad_news(cluster, transport):
+    pods = [Pod.from_dict(pod) for pod in await cluster.make_pods(3)]
+    slow = TokenBucket(0.01, 1)
+    async with running(ApiStatusWriter(transport, slow, urgent_rate=UNLIMITED)) as writer:
+        for pod in pods:
+            writer.patch_status(pod, WAITS)
+        await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            await writer.nominate(pods[2], "node-7")
+    stored = await cluster.get("/api/v1/namespaces/default/pods/pod-2")
+    assert stored["status"]["nominatedNodeName"] == "node-7"
 
 
 async def test_a_pod_made_again_never_gets_the_old_ones_status(cluster, transport):

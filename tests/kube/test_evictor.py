@@ -8,7 +8,7 @@ from schedcache.kube.settings import RequestSettings
 from schedcache.kube.write.evictor import ApiEvictor
 from schedcache.kube.write.rate import TokenBucket
 from schedcache.model import Pod, PodCondition
-from schedcache.ports import ApiError, NotFoundError
+from schedcache.ports import ApiError
 from schedcache.testing import Answer, LoseResponse, Reset
 
 pytestmark = pytest.mark.controlplane
@@ -78,25 +78,14 @@ async def test_a_pod_that_is_gone_needs_no_eviction(cluster, evictor):
     pod = await victim(cluster)
     await cluster.delete(POD, grace_seconds=0)
     assert await evictor.evict(pod, TARGET) is False
-    with pytest.raises(NotFoundError):
-        await evictor.nominate(pod, "node-0")
 
 
 async def test_another_pod_of_that_name_is_left_alone(cluster, evictor):
     pod = await replaced(cluster)
     assert await evictor.evict(pod, TARGET) is False
-    with pytest.raises(NotFoundError, match="replaced"):
-        await evictor.nominate(pod, "node-0")
     stored = await cluster.get(POD)
     assert "deletionTimestamp" not in stored["metadata"]
-    assert "nominatedNodeName" not in stored["status"]
     assert [c for c in stored["status"].get("conditions", ()) if c["type"] == "DisruptionTarget"] == []
-
-
-async def test_the_nomination_is_written(cluster, evictor):
-    [pod] = await cluster.make_pods(1)
-    await evictor.nominate(Pod.from_dict(pod), "node-7")
-    assert (await cluster.get(POD))["status"]["nominatedNodeName"] == "node-7"
 
 
 async def test_an_answer_that_is_lost_makes_no_difference(cluster, evictor, proxy):

@@ -275,17 +275,16 @@ async def test_a_bind_that_is_held_back_says_nothing_about_the_server(tmp_path):
         assert binder.binds.outage() is not None
 
 
-async def test_evictions_and_nominations_are_held_back_and_not_tried_again(tmp_path):
+async def test_evictions_are_held_back_and_not_tried_again(tmp_path):
     async with serving(tmp_path) as (server, transport):
         gate = Gate()
         evictor = ApiEvictor(transport, TokenBucket(-1, 1), fence=gate)
         assert await evictor.evict(POD, CONDITION)
         assert [line.split()[0] for line, _ in server.requests] == ["PATCH", "DELETE"]
         gate.open, gate.asked = False, 0
-        for write in (evictor.nominate(POD, "n"), evictor.evict(POD, CONDITION)):
-            with pytest.raises(FencedError):
-                await write
-        assert (len(server.requests), gate.asked) == (2, 2)
+        with pytest.raises(FencedError):
+            await evictor.evict(POD, CONDITION)
+        assert (len(server.requests), gate.asked) == (2, 1)
 
 
 async def test_the_deletion_of_a_victim_is_checked_after_its_condition(tmp_path):

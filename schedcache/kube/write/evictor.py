@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -26,7 +25,7 @@ class ApiEvictor:
 
     Args:
         transport: the way to the server.
-        rate: the budget of these requests, shared with nothing else.
+        rate: the budget of these requests, shared with nothing but the nominations that they wait for.
         settings: how many at once, how often they are repeated.
         wall_clock: seconds since the epoch.
         urgent: what other writes give way to; evictions are that.
@@ -54,15 +53,6 @@ class ApiEvictor:
         self._settings = settings
         self.retries = 0
 
-    async def nominate(self, pod: Pod, node_name: str) -> None:
-        """Write the pod's status.nominatedNodeName. Raises NotFoundError where the pod is gone, and ApiError."""
-        try:
-            await self._patch(pod, {"nominatedNodeName": node_name})
-        except ApiError as error:
-            if is_another(error):
-                raise NotFoundError(f"pod {pod.full_name} was replaced by another one", status=error.status) from error
-            raise
-
     async def evict(self, victim: Pod, condition: PodCondition) -> bool:
         """Set the condition, then delete the pod; False where it was gone before. Raises ApiError."""
         with self._urgent:
@@ -75,8 +65,10 @@ class ApiEvictor:
                 return False
 
     async def _mark(self, victim: Pod, condition: PodCondition) -> None:
+        path, body = status_patch(victim, {"conditions": [condition_patch(condition, self._wall_clock())]})
+        send = partial(self._request, "PATCH", path, body, STRATEGIC_MERGE_PATCH)
         try:
-            await self._patch(victim, {"conditions": [condition_patch(condition, self._wall_clock())]})
+            self.retries += await send_again(send, self._settings)
         except ApiError as error:
             # Another pod of that name: the deletion, whose precondition is the UID, will find out.
             if not is_another(error):
@@ -101,12 +93,6 @@ class ApiEvictor:
         finally:
             self.retries += sent - 1
         return True
-
-    async def _patch(self, pod: Pod, status: dict[str, Any]) -> None:
-        path, body = status_patch(pod, status)
-        self.retries += await send_again(
-            partial(self._request, "PATCH", path, body, STRATEGIC_MERGE_PATCH), self._settings
-        )
 
     async def _request(self, method: str, path: str, body: bytes, content_type: str) -> None:
         await self._rate.acquire(method)

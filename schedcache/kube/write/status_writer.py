@@ -3,7 +3,6 @@
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 from schedcache.kube.http.transport import STRATEGIC_MERGE_PATCH, Transport
@@ -32,10 +31,11 @@ class ApiStatusWriter:
 
     Args:
         transport: requests to the server.
-        rate: the budget of these writes; never that of binds.
+        rate: the budget of what is queued; never that of binds.
         settings: how many at once, how many may wait, how often they are retried.
         wall_clock: seconds since the epoch.
         fence: what all patches are held against; None lets all through.
+        urgent_rate: the budget of nominations that evictions wait for, and of these; None: there is one budget.
 
     Attributes:
         written: patches that succeeded.
@@ -51,13 +51,20 @@ class ApiStatusWriter:
         settings: WriteSettings = WriteSettings(),
         wall_clock: Callable[[], float] = time.time,
         fence: Fence | None = None,
+        urgent_rate: TokenBucket | None = None,
     ) -> None:
         self._transport = transport
         self._fence = fence
         self._rate = rate
+        self._urgent_rate = urgent_rate or rate
         self._settings = settings
         self._wall_clock = wall_clock
-        self._queue = WriteQueue(self._write, workers=settings.concurrent_patches, limit=settings.waiting_patches)
+        self._queue = WriteQueue(
+            self._write,
+            workers=settings.concurrent_patches,
+            limit=settings.waiting_patches,
+            permit=lambda: rate.acquire("PATCH"),
+        )
         self.written = 0
         self._told = SparingLog("a pod's status could not be written", settings.repeated_warning_seconds)
         self.skipped = 0
@@ -94,24 +101,43 @@ class ApiStatusWriter:
         elif not self._queue.put(pod.uid, _Write(pod, condition, nominated_node_name)):
             self.dropped["full"] += 1
 
+    async def nominate(self, pod: Pod, node_name: str) -> None:
+        """Write the nomination now, and with it what waits for the pod. Raises NotFoundError where the pod is gone, and ApiError."""
+        await self._urgent_rate.acquire("PATCH")
+        async with self._queue.claimed(pod.uid) as waiting:
+            write = (waiting or _Write(pod, None, None))._replace(nominated_node_name=node_name)
+            try:
+                await self._send_patch(write, self._urgent_rate)
+            except ApiError as error:
+                if is_another(error):
+                    message = f"pod {pod.full_name} was replaced by another one"
+                    raise NotFoundError(message, status=error.status) from error
+                raise
+
     def forget(self, uid: str) -> None:
         """Drop the waiting write of a pod that is gone or bound."""
         self._queue.discard(uid)
 
     async def _write(self, uid: str, write: _Write) -> None:
-        path, body = status_patch(write.pod, self._status(write))
         try:
-            self.retries += await send_again(
-                partial(self._send, path, body), self._settings, obsolete=lambda: self._queue.get(uid) is not None
-            )
+            await self._send_patch(write, self._rate, obsolete=lambda: self._queue.get(uid) is not None)
         except ApiError as error:
             self._give_up(write.pod, error)
-        else:
-            self.written += 1
 
-    async def _send(self, path: str, body: bytes) -> None:
-        await self._rate.acquire("PATCH")
-        await self._transport.send("PATCH", path, body, STRATEGIC_MERGE_PATCH, fence=self._fence)
+    async def _send_patch(self, write: _Write, rate: TokenBucket, obsolete: Callable[[], bool] = lambda: False) -> None:
+        """The first time without asking `rate`, which the caller has done."""
+        path, body = status_patch(write.pod, self._status(write))
+        again = False
+
+        async def send() -> None:
+            nonlocal again
+            if again:
+                await rate.acquire("PATCH")
+            again = True
+            await self._transport.send("PATCH", path, body, STRATEGIC_MERGE_PATCH, fence=self._fence)
+
+        self.retries += await send_again(send, self._settings, obsolete=obsolete)
+        self.written += 1
 
     def _give_up(self, pod: Pod, error: ApiError) -> None:
         if isinstance(error, NotFoundError):

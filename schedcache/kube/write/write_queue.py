@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Generic, TypeVar
 
 import structlog
@@ -10,6 +11,10 @@ import structlog
 V = TypeVar("V")
 
 log = structlog.get_logger()
+
+
+async def _always() -> None:
+    return
 
 
 class WriteQueue(Generic[V]):
@@ -20,17 +25,27 @@ class WriteQueue(Generic[V]):
             is logged and counted, and ends only that write.
         workers: how many writes may be under way at once.
         limit: how many keys may wait.
+        permit: awaited before each write is taken from those that wait, so that it can still be replaced or claimed meanwhile.
 
     Attributes:
         crashes: exceptions that came out of `write`.
     """
 
-    def __init__(self, write: Callable[[str, V], Awaitable[None]], *, workers: int, limit: int) -> None:
+    def __init__(
+        self,
+        write: Callable[[str, V], Awaitable[None]],
+        *,
+        workers: int,
+        limit: int,
+        permit: Callable[[], Awaitable[object]] = _always,
+    ) -> None:
         self._write = write
+        self._permit = permit
         self._workers = workers
         self._limit = limit
         self._waiting: dict[str, V] = {}
-        self._busy: set[str] = set()
+        self._busy: dict[str, asyncio.Event] = {}
+        """Set when the write of the key has ended."""
         # Idle workers: one is woken for each write, whereas an event would wake them all.
         self._resting: deque[asyncio.Future[None]] = deque()
         self._idle = asyncio.Event()
@@ -61,6 +76,19 @@ class WriteQueue(Generic[V]):
         self._waiting.pop(key, None)
         self._note_idle()
 
+    @asynccontextmanager
+    async def claimed(self, key: str) -> AsyncIterator[V | None]:
+        """Within, the caller writes the key, and nobody else; yields what waited under it, which is then his to write."""
+        while key in self._busy:
+            await self._busy[key].wait()
+        try:
+            with self._at_work(key):
+                yield self._waiting.pop(key, None)
+        finally:
+            # No worker looks at the key again by itself, as the one does that has written it.
+            if key in self._waiting:
+                self._wake_one()
+
     async def run(self) -> None:
         """Write until cancelled."""
         async with asyncio.TaskGroup() as group:
@@ -78,20 +106,33 @@ class WriteQueue(Generic[V]):
 
     async def _work(self) -> None:
         while True:
-            key = next((key for key in self._waiting if key not in self._busy), None)
-            if key is None:
+            if self._next() is None:
                 await self._rest()
                 continue
-            value = self._waiting.pop(key)
-            self._busy.add(key)
-            try:
-                await self._write(key, value)
-            except Exception:
-                self.crashes += 1
-                log.exception("a write crashed", key=key)
-            finally:
-                self._busy.discard(key)
-                self._note_idle()
+            await self._permit()
+            key = self._next()
+            if key is None:
+                continue
+            with self._at_work(key):
+                try:
+                    await self._write(key, self._waiting.pop(key))
+                except Exception:
+                    self.crashes += 1
+                    log.exception("a write crashed", key=key)
+
+    def _next(self) -> str | None:
+        return next((key for key in self._waiting if key not in self._busy), None)
+
+    @contextmanager
+    def _at_work(self, key: str) -> Iterator[None]:
+        self._busy[key] = ended = asyncio.Event()
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            del self._busy[key]
+            ended.set()
+            self._note_idle()
 
     async def _rest(self) -> None:
         woken = asyncio.get_running_loop().create_future()
