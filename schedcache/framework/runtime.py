@@ -370,20 +370,19 @@ class Framework(Lifecycle):
 
     def _nominated_guests(self, pod: Pod, view: RowView, nominated: Nominated) -> dict[int, list[Pod]]:
         """Position -> pods nominated there that the pod must yield to."""
-        guests: dict[int, list[Pod]] = {}
         names = self.handle.nominator.nominated_nodes()
         if not names:
-            return guests
-        row_of = view.columns.row_of
-        rows: dict[int, list[Pod]] = {}
-        for name in names:
-            row = row_of.get(name)
-            pods = [p for p in nominated(name) if p.priority >= pod.priority and p.uid != pod.uid]
-            if row is not None and pods:
-                rows[row] = pods
-        if rows:
-            for position in np.flatnonzero(np.isin(view.rows, list(rows))).tolist():
-                guests[position] = rows[int(view.rows[position])]
+            return {}
+        position_of = np.full(len(view.columns.generation), -1, np.intp)
+        position_of[view.rows] = np.arange(len(view))
+        rows = {row: name for name in names if (row := view.columns.row_of.get(name)) is not None}
+        guests = {}
+        for position, name in zip(position_of[list(rows)].tolist(), rows.values(), strict=True):
+            # A view of one row, the nominated node of the pod, has hardly ever any.
+            if position >= 0:
+                pods = [p for p in nominated(name) if p.priority >= pod.priority and p.uid != pod.uid]
+                if pods:
+                    guests[position] = pods
         return guests
 
 

@@ -1,6 +1,6 @@
 """DefaultPreemption: room for a pod of higher priority, at the lowest price (kube-scheduler 1.37)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -94,16 +94,17 @@ class DefaultPreemption:
         if candidates is None:
             fault = _fault(hopeless)
             return (None, fault) if fault is not None else ("", unschedulable(_message(snapshot, hopeless)))
-        names = [snapshot.columns.names[row] for row in candidates.rows.tolist()]
+        rows, node_names = candidates.rows.tolist(), snapshot.columns.names
         if advice is not None:
             violations = candidates.costs.violations.tolist()
             advice.candidates = {
-                name: Victims(candidates.pods(position), violations[position]) for position, name in enumerate(names)
+                node_names[row]: Victims(candidates.pods(position), violations[position])
+                for position, row in enumerate(rows)
             }
             return None, unschedulable()
-        position = self._choose(candidates.costs, names)
+        position = self._choose(candidates.costs, lambda: [node_names[row] for row in rows])
         victims = Victims(candidates.pods(position), int(candidates.costs.violations[position]))
-        return self._evict(executor, pod, names[position], victims)
+        return self._evict(executor, pod, node_names[rows[position]], victims)
 
     def _evict_one(
         self, executor: PreemptionExecutor, pod: Pod, left: Mapping[str, Victims]
@@ -112,7 +113,7 @@ class DefaultPreemption:
         if not left:
             return None, unschedulable("no candidate node for preemption")
         names = list(left)
-        name = names[self._choose(costs_of(left.values()), names)]
+        name = names[self._choose(costs_of(left.values()), lambda: names)]
         return self._evict(executor, pod, name, left[name])
 
     def _evict(self, executor: PreemptionExecutor, pod: Pod, node_name: str, victims: Victims) -> tuple[str, Status]:
@@ -122,11 +123,11 @@ class DefaultPreemption:
         text = f"found a potential placement for pod on node {node_name}, preempting {len(victims.pods)} victims"
         return node_name, Status(Code.SUCCESS, (text,))
 
-    def _choose(self, costs: Costs, names: Sequence[str]) -> int:
+    def _choose(self, costs: Costs, names: Callable[[], Sequence[str]]) -> int:
         best: list[int] = costs.best().tolist()
         if self._handle.chance is not None:
             return self._handle.chance.choice(best)
-        return min(best, key=names.__getitem__)
+        return min(best, key=names().__getitem__)
 
 
 def _ineligible(pod: Pod, snapshot: "Snapshot", rejected: NodeStatuses) -> str:

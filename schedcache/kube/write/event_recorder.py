@@ -25,8 +25,8 @@ from schedcache.ports import ApiError, ConflictError, NotFoundError
 __all__ = ["ApiEventRecorder"]
 
 LOOK_SECONDS = 60.0
-GIVE_WAY_SECONDS = 1.0
-"""The longest that a write waits for evictions. With 64 of them at a time, 64 events a second are written in any case."""
+GIVE_WAY_SECONDS = 5.0
+"""The longest that a write waits for evictions. With 64 of them at a time, a dozen events a second are written in any case."""
 PODS_LIMIT = 10_000
 NOTE_BYTES = 1024
 INSTANCE_LENGTH = 128

@@ -88,7 +88,9 @@ def dry_run(
     view = _without_lower(snapshot, rows, pod.priority)
     if view is None:
         return None, Hopeless(rows, np.ones(len(rows), np.intp), [None, _NO_VICTIMS])
-    rest = rows[~np.isin(rows, view.rows)]
+    tried = np.zeros(len(snapshot.columns.generation), np.bool_)
+    tried[view.rows] = True
+    rest = rows[~tried[rows]]
     hopeless: list[tuple[Rows, Rows]] = [(rest, np.ones(len(rest), np.intp))]
     statuses: list[Status | None] = [None, _NO_VICTIMS]
     shared = filters.share(pod, view)
