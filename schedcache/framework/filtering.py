@@ -1,18 +1,21 @@
 """Runs filters over many rows: each plugin sees the rows that passed all earlier ones, and the first failure counts."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from schedcache.framework.diagnosis import PluginError
 from schedcache.framework.interface import ALL_PASS, CycleState, FilterPlugin, Verdicts
-from schedcache.framework.kept import KeptBySpec, KeptFilters
+from schedcache.framework.kept import KeptBySpec, KeptFilters, locality_of
 from schedcache.framework.plugin_calls import call_filter, failure_text
 from schedcache.framework.row_view import Rows, RowView
 from schedcache.framework.status import Code, Status
 from schedcache.model import Pod
+
+if TYPE_CHECKING:
+    from schedcache.cache import Snapshot
 
 
 class _Step(NamedTuple):
@@ -212,6 +215,13 @@ class FilterChain:
             else:
                 found += [(plugin, call_filter(plugin, state, pod, view)) for plugin in group.plugins]
         return found
+
+    def locality(self, state: CycleState, pod: Pod, snapshot: "Snapshot") -> tuple[object, ...] | None:
+        """What the verdict on a row depends on besides the row and the pod's spec; None where that is more of the cluster."""
+        groups = self._active(state)
+        if not all(group.local for group in groups) or pod.requests is not pod.spec.requests:
+            return None
+        return locality_of(tuple(plugin for group in groups for plugin in group.plugins), snapshot)
 
     def evaluations(self) -> dict[str, int]:
         """Plugin -> how often `run` asked it about nodes, many at a time, or used its kept results."""

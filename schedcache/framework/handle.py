@@ -3,8 +3,8 @@
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -17,6 +17,9 @@ from schedcache.framework.shared_view import SharedView
 from schedcache.framework.waiting_pods import WaitingPods
 from schedcache.model import Node, Pod
 from schedcache.ports import Binder, Metrics, NoMetrics, PreemptionExecutor, VolumeWriter
+
+if TYPE_CHECKING:
+    from schedcache.cache import Snapshot
 
 NodeLister = Callable[[str], Node | None]
 """Name -> the newest object, None = there is no such node."""
@@ -39,6 +42,12 @@ def no_node(_name: str) -> Node | None:
 
 class Filters(Protocol):
     """The filters of the profile, for rows as they are not (kube-scheduler's RunFilterPluginsWithNominatedPods)."""
+
+    def locality(self, state: CycleState, pod: Pod, snapshot: "Snapshot", /) -> tuple[object, ...] | None:
+        """What the verdict on a row depends on besides the row and the pod's spec; None where that is more of the cluster."""
+
+    def guests(self, pod: Pod, view: RowView, /) -> Mapping[int, Sequence[Pod]]:
+        """Position -> the nominated pods that the pod must yield to there."""
 
     def share(self, pod: Pod, view: RowView, /) -> SharedView:
         """The rows of the view without and with the nominated pods that the pod must yield to."""

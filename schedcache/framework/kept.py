@@ -235,7 +235,7 @@ class KeptResults:
     ) -> KeptFilters | None:
         """The verdicts of these plugins, as of now; None where one of them fails on some row, of this view or not."""
         snapshot = view.snapshot
-        key = (plugins, *(_key(plugin, snapshot) for plugin in plugins))
+        key = locality_of(plugins, snapshot)
         kept = self._filters.get(key)
         if kept is None:
             # A key that moved on makes the results under the old one worthless.
@@ -250,7 +250,7 @@ class KeptResults:
     ) -> KeptScores | None:
         """The raw scores of these plugins, as of now; None where one of them fails on some row, of this view or not."""
         snapshot = view.snapshot
-        key = (plugins, *(_key(plugin, snapshot) for plugin in plugins))
+        key = locality_of(plugins, snapshot)
         kept = self._scores.get(key)
         if kept is None:
             self._scores = {k: v for k, v in self._scores.items() if k[0] != plugins}
@@ -314,9 +314,10 @@ def most_specs(snapshot: "Snapshot") -> int:
     return max(_MIN_SPECS, min(_MAX_SPECS, fitting))
 
 
-def _key(plugin: object, snapshot: "Snapshot") -> Any:
-    locality_key = getattr(plugin, "locality_key", None)
-    return None if locality_key is None else locality_key(snapshot)
+def locality_of(plugins: tuple[Any, ...], snapshot: "Snapshot") -> tuple[Any, ...]:
+    """What results of row-local plugins go by besides the row and the pod's spec; the plugins themselves come first."""
+    keys = (getattr(plugin, "locality_key", None) for plugin in plugins)
+    return plugins, *(None if locality_key is None else locality_key(snapshot) for locality_key in keys)
 
 
 def _filter_locality(plugin: FilterPlugin) -> str | None:

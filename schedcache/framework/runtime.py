@@ -4,7 +4,7 @@ All nodes are filtered for every pod, a column at a time, and all feasible ones 
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -291,10 +291,17 @@ class Framework(Lifecycle):
         outcome = self._filters.run(state, pod, view)
         return Feasibility(outcome, outcome.feasible)
 
+    def locality(self, state: CycleState, pod: Pod, snapshot: "Snapshot") -> tuple[object, ...] | None:
+        """What the verdict on a row depends on besides the row and the pod's spec; None where that is more of the cluster."""
+        return self._filters.locality(state, pod, snapshot)
+
+    def guests(self, pod: Pod, view: RowView) -> dict[int, list[Pod]]:
+        """Position -> the nominated pods that the pod must yield to there."""
+        return self._nominated_guests(pod, view, self.handle.nominator.nominated_pods_for_node)
+
     def share(self, pod: Pod, view: RowView) -> SharedView:
         """The rows of the view without and with the nominated pods that the pod must yield to."""
-        nominated = self.handle.nominator.nominated_pods_for_node
-        return SharedView.with_guests(view, self._nominated_guests(pod, view, nominated))
+        return SharedView.with_guests(view, self.guests(pod, view))
 
     def run_shared_filters(self, state: CycleState, pod: Pod, shared: SharedView) -> Feasibility:
         """As `run_filters`, for those who change the rows and ask again."""
@@ -373,17 +380,22 @@ class Framework(Lifecycle):
         names = self.handle.nominator.nominated_nodes()
         if not names:
             return {}
-        position_of = np.full(len(view.columns.generation), -1, np.intp)
-        position_of[view.rows] = np.arange(len(view))
-        rows = {row: name for name in names if (row := view.columns.row_of.get(name)) is not None}
+        places: Iterable[tuple[int, str]] = enumerate(view.names()) if len(view) < len(names) else _places(view, names)
         guests = {}
-        for position, name in zip(position_of[list(rows)].tolist(), rows.values(), strict=True):
-            # A view of one row, the nominated node of the pod, has hardly ever any.
-            if position >= 0:
-                pods = [p for p in nominated(name) if p.priority >= pod.priority and p.uid != pod.uid]
-                if pods:
-                    guests[position] = pods
+        for position, name in places:
+            pods = [p for p in nominated(name) if p.priority >= pod.priority and p.uid != pod.uid]
+            if pods:
+                guests[position] = pods
         return guests
+
+
+def _places(view: RowView, names: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """The positions in the view of those of the named nodes that it has."""
+    position_of = np.full(len(view.columns.generation), -1, np.intp)
+    position_of[view.rows] = np.arange(len(view))
+    rows = {row: name for name in names if (row := view.columns.row_of.get(name)) is not None}
+    found = zip(position_of[list(rows)].tolist(), rows.values(), strict=True)
+    return ((position, name) for position, name in found if position >= 0)
 
 
 def _checked_plugin(plugin: Any, name: str) -> Any:

@@ -23,7 +23,8 @@ from schedcache.framework import (
 from schedcache.model import Pod
 from schedcache.plugins.preemption.budgets import KIND, Budgets
 from schedcache.plugins.preemption.costs import Costs, costs_of
-from schedcache.plugins.preemption.dry_run import Hopeless, dry_run
+from schedcache.plugins.preemption.dry_run import Hopeless
+from schedcache.plugins.preemption.kept_dry_runs import KeptDryRuns
 from schedcache.ports import PreemptionExecutor, Victims
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class DefaultPreemption:
 
     def __init__(self, _args: DefaultPreemptionArgs | None, handle: Handle) -> None:
         self._handle = handle
-        self._budgets = Budgets(handle.cluster_objects)
+        self._dry_runs = KeptDryRuns(Budgets(handle.cluster_objects))
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         executor = self._handle.preemption
@@ -88,7 +89,7 @@ class DefaultPreemption:
             return None, unschedulable(obstacle)
         rows = rejected.rows_with(Code.UNSCHEDULABLE)
         try:
-            candidates, hopeless = dry_run(filters, state, pod, snapshot, rows, self._budgets)
+            candidates, hopeless = self._dry_runs.run(filters, state, pod, snapshot, rows)
         except PluginError as error:
             return None, Status(Code.ERROR, (str(error),))
         if candidates is None:

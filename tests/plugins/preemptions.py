@@ -142,24 +142,25 @@ def random_cluster(seed):
     rng = random.Random(seed)
     nodes = [node(f"n{i}", rng.choice("abc"), pods=rng.choice(["3", "110"])) for i in range(rng.randint(1, 7))]
     pods = [
-        _random_pod(rng, f"p{i}", rng.choice([-5, 0, 0, 5, 100]), on=rng.choice(nodes).name)
+        random_pod(rng, f"p{i}", rng.choice([-5, 0, 0, 5, 100]), on=rng.choice(nodes).name)
         for i in range(rng.randint(0, 30))
     ]
     budgets = [
         budget(f"b{i}", rng.randint(0, 2), rng.choice("abc"), disrupted=[p.name for p in pods if rng.random() < 0.03])
         for i in range(rng.randint(0, 4))
     ]
-    guests = {n.name: [_random_pod(rng, f"guest-{n.name}", 50)] for n in nodes if rng.random() < 0.2}
-    preemptor = _random_pod(rng, "preemptor", rng.choice([5, 50]), cpu=rng.choice(["500m", "2", "3"]))
+    guests = {n.name: [random_pod(rng, f"guest-{n.name}", 50)] for n in nodes if rng.random() < 0.2}
+    preemptor = random_pod(rng, "preemptor", rng.choice([5, 50]), cpu=rng.choice(["500m", "2", "3"]))
     return Cluster(nodes, pods, budgets, guests), preemptor
 
 
-def _random_pod(rng, name, priority, on="", cpu=None):
+def random_pod(rng, name, priority, on="", cpu=None, *, apart=True):
+    """`apart`: some go by what else runs in the cluster."""
     spec = {}
     own_term = {"topologyKey": rng.choice([HOST, ZONE]), "labelSelector": {"matchLabels": {"app": rng.choice("abc")}}}
-    if rng.random() < 0.15:
+    if apart and rng.random() < 0.15:
         spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [own_term]}}
-    if rng.random() < 0.2:
+    if apart and rng.random() < 0.2:
         spec["topologySpreadConstraints"] = [
             {**own_term, "maxSkew": rng.randint(1, 2), "whenUnsatisfiable": "DoNotSchedule"}
         ]

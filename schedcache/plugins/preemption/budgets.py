@@ -24,6 +24,10 @@ class Budgets:
         self._objects = objects
         self._covering: dict[str, _Covering] = {}
 
+    def all(self) -> Sequence[PodDisruptionBudget]:
+        """As they are now."""
+        return list(self._objects.list(KIND))
+
     def violating(self, lifted: LiftedPods) -> Mask | None:
         """[position, slot]: the eviction of the pod that is off there would break a budget; None where none would.
 

@@ -26,7 +26,7 @@ from schedcache.plugins.preemption.budgets import Budgets
 from schedcache.plugins.preemption.costs import PRIORITY_OFFSET, Costs
 
 if TYPE_CHECKING:
-    from schedcache.cache import Snapshot
+    from schedcache.cache import PodTable, Snapshot
 
 _NO_VICTIMS = unresolvable("No preemption victims found for incoming pod")
 Slots = npt.NDArray[np.intp]
@@ -43,38 +43,39 @@ class Hopeless(NamedTuple):
 class Candidates:
     """Rows on which the pod fits once the `victims` [position, slot] are gone; `costs`, by position."""
 
-    def __init__(self, lifted: LiftedPods, violating: Mask | None) -> None:
-        victims = lifted.off
-        self.rows = lifted.rows
+    __slots__ = ("_table", "costs", "rows", "victims")
+
+    def __init__(self, rows: Rows, victims: Mask, costs: Costs, table: "PodTable") -> None:
+        self.rows = rows
         self.victims = victims
-        self._lifted = lifted
-        table, everyone = lifted.table, np.arange(len(victims))
-        violations = self._count(violating)
+        self.costs = costs
+        self._table = table
+
+    @classmethod
+    def of(cls, lifted: LiftedPods, violating: Mask | None) -> "Candidates":
+        """Those that are off are the victims; `violating` [position, slot] would break a budget, None: nobody would."""
+        victims, table, everyone = lifted.off, lifted.table, np.arange(len(lifted.off))
         priorities = np.where(victims, table.priority[lifted.kinds], 0)
         # Slots go by importance: the first victim is of the highest priority, and of those the one that started first.
         first = victims.argmax(axis=1)
         number = victims.sum(axis=1)
-        self.costs = Costs(
-            violations=violations,
+        none = np.zeros(len(victims), np.int64)
+        costs = Costs(
+            violations=none if violating is None else (victims & violating).sum(axis=1),
             top_priority=priorities[everyone, first],
             priority_sum=priorities.sum(axis=1) + number * PRIORITY_OFFSET,
             number=number,
             earliest_start=table.starts[lifted.rows, first],
         )
-
-    def _count(self, violating: Mask | None) -> npt.NDArray[np.int64]:
-        victims = self.victims
-        counted: npt.NDArray[np.int64] = (
-            np.zeros(len(victims), np.int64) if violating is None else (victims & violating).sum(axis=1)
-        )
-        return counted
+        return cls(lifted.rows, victims, costs, table)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def pods(self, position: int) -> list[Pod]:
         """The victims on the row, the most important first."""
-        return self._lifted.pods(position)
+        pods = self._table.pods(int(self.rows[position]))
+        return [pods[slot] for slot in np.flatnonzero(self.victims[position]).tolist()]
 
 
 def dry_run(
@@ -112,7 +113,7 @@ def dry_run(
         lifted = lifted.take(remaining)
         violating = None if violating is None else violating[remaining]
     by_row, by_id = (np.concatenate(parts) for parts in zip(*hopeless, strict=True))
-    candidates = Candidates(lifted, violating) if len(lifted.rows) else None
+    candidates = Candidates.of(lifted, violating) if len(lifted.rows) else None
     return candidates, Hopeless(by_row, by_id, statuses)
 
 
