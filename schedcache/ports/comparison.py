@@ -15,7 +15,7 @@ class Cause(StrEnum):
     STALE_VERSION = "stale version"
     """An object is held in an older state."""
     NEWER_VERSION = "newer version"
-    """An object is held in a state that the API server does not have: it may have been set back."""
+    """An object is held in a state that the API server, or the watch, does not have: it may have been set back."""
     WRONG_UID = "wrong UID"
     """The object that has the name now is another one than that which is held."""
     NOT_HANDED_ON = "not handed on"

@@ -32,8 +32,9 @@ class _Running:
 
     __slots__ = ("abandoned", "announced", "on_permit", "pre_bind", "stopped", "task")
 
-    def __init__(self, task: asyncio.Task[None], *, on_permit: bool) -> None:
-        self.task = task
+    task: asyncio.Task[None]
+
+    def __init__(self, *, on_permit: bool) -> None:
         self.on_permit = on_permit
         self.pre_bind: asyncio.Task[Status | None] | None = None
         self.abandoned = False
@@ -67,10 +68,12 @@ class BindingCycles:
         self._binding = 0
         self._room = asyncio.Event()
         self._room.set()
-        self._running: dict[str, _Running] = {}
+        self._cycles: dict[_Running, None] = {}
+        self._latest: dict[str, _Running] = {}
+        """By the pod's UID. Two cycles may run for one pod if it was deleted while it was being bound, and a restored backup has it."""
 
     def __len__(self) -> int:
-        return len(self._running)
+        return len(self._cycles)
 
     def has_room(self) -> bool:
         """Whether another pod may be sent on its way."""
@@ -83,12 +86,14 @@ class BindingCycles:
     def start(self, decision: Decision) -> None:
         """Bind the decided pod in the background. However that ends, cache and queue are updated."""
         self._enter()
-        task = asyncio.get_running_loop().create_task(self._cycle(decision))
-        self._running[decision.pod.uid] = _Running(task, on_permit=decision.waiting)
+        self.abandon(decision.pod.uid)
+        running = self._latest[decision.pod.uid] = _Running(on_permit=decision.waiting)
+        self._cycles[running] = None
+        running.task = asyncio.get_running_loop().create_task(self._cycle(decision, running))
 
     def abandon(self, uid: str) -> bool:
         """Do not bind the pod unless the request has been sent, and end its PreBind; False if no cycle runs for it."""
-        running = self._running.get(uid)
+        running = self._latest.get(uid)
         if running is None:
             return False
         running.abandoned = True
@@ -98,7 +103,7 @@ class BindingCycles:
 
     def stop_pre_bind(self, uid: str, why: str) -> bool:
         """End the pod's PreBind, and do not bind it; False if it is not in PreBind."""
-        running = self._running.get(uid)
+        running = self._latest.get(uid)
         if running is None or running.pre_bind is None or running.pre_bind.done():
             return False
         running.stopped = why
@@ -107,7 +112,7 @@ class BindingCycles:
 
     async def ended(self, uid: str) -> None:
         """Wait until no cycle runs for the pod any more."""
-        running = self._running.get(uid)
+        running = self._latest.get(uid)
         if running is not None:
             await asyncio.wait([running.task])
 
@@ -117,10 +122,10 @@ class BindingCycles:
         Pods that still wait on Permit or in PreBind are forgotten at once and without an event, since nothing is wrong with them.
         Returns how many had no outcome in time.
         """
-        for running in self._running.values():
+        for running in self._cycles:
             if running.on_permit or running.pre_bind is not None:
                 running.task.cancel()
-        tasks = [running.task for running in self._running.values()]
+        tasks = [running.task for running in self._cycles]
         if not tasks:
             return 0
         _, late = await asyncio.wait(tasks, timeout=seconds)
@@ -129,11 +134,11 @@ class BindingCycles:
         await asyncio.gather(*late, return_exceptions=True)
         return len(late)
 
-    async def _cycle(self, d: Decision) -> None:
+    async def _cycle(self, d: Decision, running: _Running) -> None:
         try:
-            await self._conclude(d)
+            await self._conclude(d, running)
         except asyncio.CancelledError:
-            self._undo(d)
+            self._undo(d, running)
             raise
         except Exception:  # noqa: BLE001  as in _conclude
             # A fault of ours after the request was sent: the pod may be bound. It keeps its room until expiry has read it.
@@ -141,42 +146,48 @@ class BindingCycles:
             self._state.cache.finish_binding(d.pod)
         finally:
             self._leave()
-            self._state.queue.done(d.info.popped_uid)
-            self._running.pop(d.pod.uid, None)
+            del self._cycles[running]
+            if self._is_latest(d, running):
+                self._state.queue.done(d.info.popped_uid)
+                del self._latest[d.pod.uid]
 
-    async def _conclude(self, d: Decision, sendings: int = 1) -> None:
+    def _is_latest(self, d: Decision, running: _Running) -> bool:
+        """Whether what is assumed and queued of the pod is due to this decision. If not, a later one answers for it."""
+        return self._latest.get(d.pod.uid) is running
+
+    async def _conclude(self, d: Decision, running: _Running, sendings: int = 1) -> None:
         try:
-            status = await (self._steps(d) if sendings == 1 else self._send(d))
+            status = await (self._steps(d, running) if sendings == 1 else self._send(d))
         except OutcomeUnknownError as error:
-            await self._resolve(d, error, sendings)
+            await self._resolve(d, running, error, sendings)
         except (RefusedError, UnavailableError) as error:
-            self._fail(d, Failure.of_error(error))
+            self._fail(d, running, Failure.of_error(error))
         except Exception as error:  # noqa: BLE001  a fault of ours in one pod's cycle must neither leak its room nor stop others
             _log.exception("binding cycle failed", pod=d.pod.full_name)
-            self._fail(d, Failure.of_error(error))
+            self._fail(d, running, Failure.of_error(error))
         else:
             if status is None:
-                self._bound(d)
+                self._bound(d, running)
             else:
-                self._fail(d, Failure.of_status(status))
+                self._fail(d, running, Failure.of_status(status))
 
-    async def _steps(self, d: Decision) -> Status | None:
+    async def _steps(self, d: Decision, running: _Running) -> Status | None:
         pre_flight = d.framework.run_pre_bind_pre_flight(d.cycle_state, d.pod, d.node_name)
         if pre_flight not in (None, SKIP):
             return pre_flight
         if d.waiting or pre_flight is None:
-            self._announce(d)
+            self._announce(d, running)
         if d.waiting:
-            status = await self._wait_on_permit(d)
+            status = await self._wait_on_permit(d, running)
             if status is not None:
                 return status
         # From here on no event can help the pod: a failure is an error, and is retried after backoff whatever happened.
         self._state.queue.done(d.info.popped_uid)
         if pre_flight is None:
-            status = await self._pre_bind(d)
+            status = await self._pre_bind(d, running)
             if status is not None:
                 return status
-        if self._running[d.pod.uid].abandoned:
+        if running.abandoned:
             return _ABANDONED
         return await self._send(d)
 
@@ -185,24 +196,23 @@ class BindingCycles:
             return None
         return await d.framework.run_bind(d.cycle_state, d.pod, d.node_name)
 
-    def _announce(self, d: Decision) -> None:
+    def _announce(self, d: Decision, running: _Running) -> None:
         """Binding may take long: tell autoscalers, and ourselves after a restart, where the pod is to go (KEP-5278)."""
         pod = self._state.pods.held(d.pod) or d.pod
-        self._running[d.pod.uid].announced = d.node_name
+        running.announced = d.node_name
         self._state.status_writer.patch_status(pod, None, d.node_name)
 
-    async def _wait_on_permit(self, d: Decision) -> Status | None:
+    async def _wait_on_permit(self, d: Decision, running: _Running) -> Status | None:
         since = self._state.clock()
         with self._aside():
             status = await d.framework.wait_on_permit(d.pod)
-        self._running[d.pod.uid].on_permit = False
+        running.on_permit = False
         result = "Success" if status is None else status.code.label
         self._state.metrics.permit_wait(result, self._state.clock() - since)
         return status
 
-    async def _pre_bind(self, d: Decision) -> Status | None:
+    async def _pre_bind(self, d: Decision, running: _Running) -> Status | None:
         """May last minutes; it ends at once when the pod is not to be bound any more."""
-        running = self._running[d.pod.uid]
         if running.abandoned:
             return _ABANDONED
         work = asyncio.create_task(d.framework.run_pre_bind(d.cycle_state, d.pod, d.node_name))
@@ -236,7 +246,9 @@ class BindingCycles:
         finally:
             self._enter()
 
-    def _bound(self, d: Decision) -> None:
+    def _bound(self, d: Decision, running: _Running) -> None:
+        if not self._is_latest(d, running):
+            return
         state, info, pod = self._state, d.info, d.pod
         state.cache.finish_binding(pod)
         self._recorder.event(
@@ -252,7 +264,7 @@ class BindingCycles:
             _log.error("PostBind failed", pod=pod.full_name, error=fault.message)
         self._log.debug("bound", pod=pod.full_name, node=pod.node_name)
 
-    async def _resolve(self, d: Decision, error: OutcomeUnknownError, sendings: int) -> None:
+    async def _resolve(self, d: Decision, running: _Running, error: OutcomeUnknownError, sendings: int) -> None:
         """The bind may have succeeded: only the API server knows. Until it answers, the pod keeps its room.
 
         A request without an answer may still be on its way when the pod is found unbound. If its room were given to another pod
@@ -264,32 +276,31 @@ class BindingCycles:
             with self._aside():
                 await self._sleep(next(pauses))
         if truth is Truth.BOUND or self._is_ours_now(d):
-            self._bound(d)
-        elif truth is Truth.UNBOUND and error.status in _UNANSWERED and self._may_send_again(d, sendings):
-            await self._conclude(d, sendings + 1)
+            self._bound(d, running)
+        elif truth is Truth.UNBOUND and error.status in _UNANSWERED and sendings < SENDINGS and not running.abandoned:
+            await self._conclude(d, running, sendings + 1)
         else:
-            self._fail(d, Failure.of_error(error))
-
-    def _may_send_again(self, d: Decision, sendings: int) -> bool:
-        return sendings < SENDINGS and not self._running[d.pod.uid].abandoned
+            self._fail(d, running, Failure.of_error(error))
 
     def _is_ours_now(self, d: Decision) -> bool:
         cached = self._state.cached(d.pod)
         return cached is not None and cached.node_name == d.node_name and not self._state.cache.is_assumed_pod(cached)
 
-    def _undo(self, d: Decision) -> bool:
+    def _undo(self, d: Decision, running: _Running) -> bool:
         fault = d.framework.run_unreserve(d.cycle_state, d.pod, d.node_name)
         if fault is not None:
             _log.error("Unreserve failed", pod=d.pod.full_name, error=fault.message)
-        return self._state.forget(d.pod)
+        return self._is_latest(d, running) and self._state.forget(d.pod)
 
-    def _fail(self, d: Decision, failure: Failure) -> None:
+    def _fail(self, d: Decision, running: _Running, failure: Failure) -> None:
         """Undo, requeue, and wake the pods that the room may help (kubernetes/kubernetes#122444).
 
         The pod itself is requeued first and left out, so that its own leaving does not wake it.
         """
-        forgotten = self._undo(d)
-        self._failures.handle(d.info, failure, d.started, announced=self._running[d.pod.uid].announced)
+        forgotten = self._undo(d, running)
+        if not self._is_latest(d, running):
+            return
+        self._failures.handle(d.info, failure, d.started, announced=running.announced)
         if forgotten:
             uid = d.pod.uid
             self._state.room_freed(d.pod, lambda pod: pod.uid != uid)

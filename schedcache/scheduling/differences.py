@@ -33,7 +33,10 @@ def _in_pieces(these: Iterable[Any], check: Callable[[Any], Difference | None]) 
 
 
 def _missing(scheduler: Scheduler, source: EventSource, kind: str, uid: str) -> Difference | None:
-    """What was handed on and is not there, or in an older state; a live read may be ahead of the watch."""
+    """What was handed on and is not there, or in another state; a read of the pod itself may be ahead of the watch.
+
+    But not for ever: a pod whose newer state, or end, the watch does not bring was set back by a restored backup.
+    """
     obj: Any = source.held(kind).get(uid)
     if obj is None or (kind == POD and obj.finished):
         return None
@@ -46,10 +49,13 @@ def _missing(scheduler: Scheduler, source: EventSource, kind: str, uid: str) -> 
         known = state.cache.get_node(obj.name)
     else:
         known = scheduler.handlers.objects.in_api(kind, obj.namespace, obj.name)
+    ahead = kind == POD and scheduler.live_reader.may_be_ahead(uid)
     if known is None or known.uid != uid:
-        return _difference(kind, Cause.NOT_HANDED_ON, obj, "", obj.resource_version)
-    if compare_resource_versions(known.resource_version, obj.resource_version) == -1:
-        return _difference(kind, Cause.NOT_HANDED_ON, obj, known.resource_version, obj.resource_version)
+        return None if ahead else _difference(kind, Cause.NOT_HANDED_ON, obj, "", obj.resource_version)
+    order = compare_resource_versions(known.resource_version, obj.resource_version)
+    if order == -1 or (order == 1 and not ahead):
+        cause = Cause.NEWER_VERSION if order == 1 else Cause.NOT_HANDED_ON
+        return _difference(kind, cause, obj, known.resource_version, obj.resource_version)
     return None
 
 

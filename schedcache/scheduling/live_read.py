@@ -1,6 +1,7 @@
 """Asks the API server itself about one pod: if the outcome of a bind is unknown, and before an assumption is dropped."""
 
 from enum import StrEnum
+from itertools import islice
 
 import structlog
 
@@ -9,6 +10,8 @@ from schedcache.ports import ApiError, Binder, EventSink
 from schedcache.scheduling.event_handlers import POD
 from schedcache.scheduling.state import SchedulingState
 
+REMEMBERED_SECONDS = 600.0
+"""For how long a read is remembered whatever happens: by then any watch has come as far, or was found dead."""
 _log = structlog.get_logger(__name__)
 
 
@@ -35,6 +38,8 @@ class LiveReader:
         self._sink = sink
         # UIDs of the pods for which a missing answer was logged, since the last answer.
         self._told: set[str] = set()
+        # UID -> when an answer about the pod was applied, of which the source may not have heard yet; the oldest first.
+        self._ahead: dict[str, float] = {}
 
     async def look(self, assumed: Pod) -> Truth:
         """Read an assumed pod. Except after UNBOUND and NO_ANSWER, the cache has then confirmed or forgotten it."""
@@ -50,6 +55,7 @@ class LiveReader:
         # would ever end it again.
         truth = Truth.GONE if held is None else judge(assumed, live)
         self._state.metrics.bind_doubt(truth)
+        self._remember(assumed.uid)
         if truth is Truth.GONE:
             self._sink.on_delete(POD, held or assumed, missed=True)
         elif held is not None and live is not None:
@@ -65,6 +71,23 @@ class LiveReader:
         _log.warning(
             "no answer from the API server about a pod that may be bound", pod=assumed.full_name, error=str(error)
         )
+
+    def may_be_ahead(self, uid: str) -> bool:
+        """Whether more may be known of the pod, by a read of it, than the event source has handed on."""
+        return uid in self._ahead
+
+    def caught_up(self, since: float) -> None:
+        """The source has been compared with the API server, which was asked at `since` on the clock: it knows what was read before."""
+        self._ahead = {uid: at for uid, at in self._ahead.items() if at >= since}
+
+    def _remember(self, uid: str) -> None:
+        now = self._state.clock()
+        self._ahead.pop(uid, None)
+        for oldest, at in list(islice(self._ahead.items(), 2)):
+            # Two leave for each one that comes, so only recent ones remain.
+            if now - at > REMEMBERED_SECONDS:
+                del self._ahead[oldest]
+        self._ahead[uid] = now
 
     def is_settled(self, assumed: Pod) -> bool:
         """Whether the watch has settled it meanwhile, so that the assumption no longer matters."""

@@ -137,13 +137,21 @@ class Preemptions:
         """Let preemptors go whose victims take their time, or were given back. To be called about once a second."""
         queue, now = self._serving().queue, self._serving().clock()
         for preemption in tuple(self._running.values()):
-            if preemption.terminating_since is not None:
-                self._end_if_over(preemption)
-            elif preemption.answered_at is not None and now - preemption.answered_at >= UNDONE_SECONDS:
+            if preemption.terminating_since is not None and self._end_if_over(preemption):
+                continue
+            if self._is_undone(preemption, now):
                 self._end(preemption)
                 held = self._held(preemption.preemptor)
                 if held is not None:
                     queue.activate([held])
+
+    def _is_undone(self, preemption: _Preemption, now: float) -> bool:
+        """Whether a backup that was restored has the victims as they were before: a deletion that was seen has never begun there."""
+        if preemption.answered_at is None:
+            return False
+        if preemption.terminating_since is None:
+            return now - preemption.answered_at >= UNDONE_SECONDS
+        return any(held is not None and not held.terminating for held in map(self._held, preemption.to_be_seen))
 
     async def drain(self, seconds: float) -> int:
         """Give the evictions under way some time to end, then end them. Returns for how many preemptors they had to be ended."""

@@ -73,14 +73,16 @@ class Scheduler:
             deletion_seen=preemptions.deletion_seen if preemptions is not None else lambda _uid: (),
         )
         self.handlers = EventHandlers(self.state, pod_events, objects)
-        reader = LiveReader(self.state, binder, self.handlers)
+        self.live_reader = LiveReader(self.state, binder, self.handlers)
         failures = FailureHandler(self.state, recorder)
         self.cycle = SchedulingCycle(self.state, frameworks, failures, rng)
         self.extenders = next((framework.handle.extenders for framework in frameworks.values()), Extenders())
         # With a snapshot of its own: other pods are decided while extenders are asked.
         self._asking_cycle = SchedulingCycle(self.state, frameworks, failures, rng)
-        self.bindings = BindingCycles(self.state, failures, recorder, reader, sleep=sleep, max_binding=max_binding)
-        self.expiry = AssumedPodExpiry(self.state, reader)
+        self.bindings = BindingCycles(
+            self.state, failures, recorder, self.live_reader, sleep=sleep, max_binding=max_binding
+        )
+        self.expiry = AssumedPodExpiry(self.state, self.live_reader)
         self._preemptions = preemptions
         if preemptions is not None:
             preemptions.serve(self.state, self._preempt_here)

@@ -176,6 +176,8 @@ class Comparer:
     def _compared(self, found: KindComparison) -> None:
         """Remember it; if there is drift, tell those who look after the cluster."""
         self.latest[found.kind] = self._wall_clock(), found
+        if found.kind == POD and not found.problem:
+            self._scheduler.live_reader.caught_up(self._scheduler.state.clock() - found.seconds)
         self._told.append(found)
         if not found.differences:
             return

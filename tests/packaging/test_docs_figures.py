@@ -75,7 +75,6 @@ QUOTED = {
         ("Python >= {}", required("requires-python")),
     ],
     "docs/watch.md": [
-        ("give way to evictions, {} s each at most", "kube.write.event_recorder:GIVE_WAY_SECONDS"),
         ("within a minute, it waits ({} s to {} s)", SourceSettings.backoff.first, SourceSettings.backoff.limit),
         ("Lists are quorum reads in pages of {},", SourceSettings.page_limit),
         (

@@ -1,5 +1,7 @@
 """A pod that is read because nobody knows where it is: what may happen between the question and what follows from its answer."""
 
+import asyncio
+
 import pytest
 
 from schedcache.ports import OutcomeUnknownError, UnavailableError
@@ -88,4 +90,36 @@ async def test_a_fault_of_ours_while_the_pod_is_read_leaks_no_room(bound):
         await world.advance(5)
         assert world.api.node_of("a") == "n1"
         assert len(world.api.posts) == (1 if bound else 2)
+        world.check_at_rest()
+
+
+@pytest.mark.parametrize("first_node", ["n1", "n2"])
+async def test_a_bind_that_ends_after_its_pod_was_deleted_and_came_back_leaves_the_later_decision_alone(
+    first_node, capsys
+):
+    """A restored backup has the pod as it was before its deletion, with the same UID, and it is decided again at once."""
+    async with World() as world:
+        node = world.add_node(first_node)
+        answers = [asyncio.get_running_loop().create_future() for _ in range(2)]
+        world.api.before_bind = [lambda _pod, _node, answer=answer: answer for answer in answers]
+        world.api.create("a")
+        await settle()
+        world.api.delete("a")
+        if first_node == "n2":
+            world.delete(node)
+            world.add_node("n1")
+        world.api.create("a")
+        await settle()
+        assert world.api.posts == [("a", first_node), ("a", "n1")]
+        assert len(world.scheduler.bindings) == 2
+        answers[0].set_exception(UNKNOWN)
+        await settle()
+        assert world.cache.dump().assumed_pods == {"a"}
+        assert world.requested("n1") == 100
+        answers[1].set_result(None)
+        await settle()
+        assert world.api.node_of("a") == "n1"
+        assert [uid for uid, reason, _ in world.recorder.events if reason == "Scheduled"] == ["a"]
+        assert "binding cycle failed" not in capsys.readouterr().out
+        await world.advance(60)
         world.check_at_rest()

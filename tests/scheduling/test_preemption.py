@@ -322,6 +322,23 @@ async def test_deletions_that_were_undone_hold_nobody_back_for_good():
         assert world.api.evictions.count("low-0") == 1
 
 
+async def test_a_deletion_that_was_seen_and_was_undone_holds_nobody_back():
+    """As when etcd is restored from a backup: the victim is read again as it was before it was terminating."""
+    async with full_world(low=1, cpu="4") as world:
+        world.api.grace = True
+        before = world.api.by_uid("low-0")
+        world.api.create("high", cpu="4", priority=10)
+        await settle()
+        assert world.api.by_uid("low-0").terminating
+        world.api.pods["default", "low-0"] = before
+        pods = list(world.api.pods.values())
+        world.scheduler.handlers.on_rebuild({"Pod": pods, "Node": list(world.scheduler.handlers._nodes.values())})
+        world.api.grace = False
+        await world.advance(5)
+        assert world.api.node_of("high") == "n1"
+        assert world.api.evictions.count("low-0") == 2
+
+
 async def test_a_victim_that_waits_on_permit_makes_way_and_is_not_deleted():
     world = World(extra={**PLUGINS, "Patience": Patience})
     async with world:

@@ -330,7 +330,7 @@ class LivingCluster(RuleBasedStateMachine):
     @invariant()
     def what_is_in_flight_has_a_cycle_that_runs(self) -> None:
         flying = set(self.world.queue.in_flight())
-        assert flying <= set(self.world.scheduler.bindings._running)
+        assert flying <= set(self.world.scheduler.bindings._latest)
         if not flying:
             assert self.world.queue.in_flight_events() == []
 

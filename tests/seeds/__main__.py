@@ -24,8 +24,8 @@ def main() -> int:
         return 0
     if arguments.seed is not None:
         with planted(arguments.bug):
-            return show(arguments.seed, arguments.keep, arguments.bug, restores=arguments.restores)
-    return run_many(arguments.first, arguments.count, arguments.jobs, arguments.bug, restores=arguments.restores)
+            return show(arguments.seed, arguments.keep, arguments.bug)
+    return run_many(arguments.first, arguments.count, arguments.jobs, arguments.bug)
 
 
 def _arguments() -> argparse.Namespace:
@@ -37,7 +37,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--keep", type=_numbers, help="with --seed: only the actions of these numbers")
     parser.add_argument("--bug", choices=["", *BUGS], default="", help="with a bug planted")
     parser.add_argument("--bugs", action="store_true", help="for each planted bug, how many seeds it takes to find it")
-    parser.add_argument("--restores", action="store_true", help="the API server may be restored from an older state")
     parser.add_argument("--digests", action="store_true", help="print a digest of what happened in each seed")
     return parser.parse_args()
 
@@ -46,9 +45,9 @@ def _numbers(text: str) -> list[int] | None:
     return [int(number) for number in text.split(",")] if text else None
 
 
-def show(seed: int, keep: list[int] | None, bug: str, *, restores: bool) -> int:
+def show(seed: int, keep: list[int] | None, bug: str) -> int:
     """One seed, made as small as possible if it fails."""
-    scenario = make_scenario(seed, restores=restores)
+    scenario = make_scenario(seed)
     if keep is not None:
         scenario = scenario.keeping(keep)
     result = simulate(scenario)
@@ -61,7 +60,7 @@ def show(seed: int, keep: list[int] | None, bug: str, *, restores: bool) -> int:
     print("\n".join(result.trace[-TRACE_LINES:]))
     print(f"\nseed {seed}: {result.violation or 'nothing is wrong'}")
     if result.violation:
-        print(f"again: {command(seed, keep, bug, restores=restores)}")
+        print(f"again: {command(seed, keep, bug)}")
     else:
         print(f"at rest {result.healed_after:.1f} s after the last fault, {result.turns} turns of the loop")
     return 1 if result.violation else 0

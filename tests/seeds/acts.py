@@ -51,7 +51,7 @@ class Acts:
         disturbed: names of nodes that got pods, or lost room, behind the scheduler's back: they may be overcommitted.
         lossy: processes from which an event was kept for so long that a comparison with the server takes it for lost.
         late: UIDs of pods whose binding arrived when its sender had given it up.
-        restored: the API server has gone back to an older state.
+        restored_at: when the API server last went back to an older state, -inf for never.
     """
 
     def __init__(self, loop: VirtualLoop, server: ApiServer, network: Network, processes: Any) -> None:
@@ -62,7 +62,7 @@ class Acts:
         self.disturbed: set[str] = set()
         self.lossy: set[str] = set()
         self.late: set[str] = set()
-        self.restored = False
+        self.restored_at = float("-inf")
         self.outage_until = 0.0
         self.backups: list[tuple[float, Any]] = []
         server.on_bound = self._bound
@@ -123,13 +123,15 @@ class Acts:
             self.server.bind(OTHER_SCHEDULER, f"default/{name}", node)
 
     def _bound(self, pod: JSONObject, bound: Bound) -> None:
-        self.loop.call_later(0.7, self._run, pod["metadata"]["uid"], bound.name, context=WORLD)
+        self.loop.call_later(0.7, self._run, pod["metadata"]["uid"], bound, context=WORLD)
 
-    def _run(self, uid: str, key: str) -> None:
-        """What a kubelet does."""
-        pod = self.server.get(PODS, key)
-        if pod is not None and pod["metadata"]["uid"] == uid and pod["status"].get("phase") == "Pending":
-            self._alter(PODS, key, lambda pod: pod["status"].update(phase="Running"))
+    def _run(self, uid: str, bound: Bound) -> None:
+        """What a kubelet does; a binding that a restored backup does not have never was."""
+        pod = self.server.get(PODS, bound.name)
+        if pod is None or pod["metadata"]["uid"] != uid or pod["spec"].get("nodeName") != bound.node:
+            return
+        if pod["status"].get("phase") == "Pending":
+            self._alter(PODS, bound.name, lambda pod: pod["status"].update(phase="Running"))
 
     def end_terminating(self) -> None:
         """Kubelets end what is to end."""
@@ -179,6 +181,9 @@ class Acts:
             self.lossy.add(process)
 
     def streams(self, process: str, path: str, how: str) -> None:
+        if self.network.lag.get((process, path)) is not None:
+            # What is late then begins its way anew, from a stream that is opened after a pause.
+            self.lossy.add(process)
         for stream in self.network.streams_of(process, path):
             match how:
                 case "silence":
@@ -214,6 +219,7 @@ class Acts:
     def outage(self, seconds: float) -> None:
         """The API server is away."""
         self.network.add(Fault("", "all", "refuse", 0.0, self.loop.now + seconds, 10**9))
+        self.lossy.update(process for process, _ in self.network.lag)
         for stream in self.network.streams_of(""):
             stream.cut()
         for process in self.processes.values():
@@ -239,7 +245,7 @@ class Acts:
         before = [backup for at, backup in self.backups if at <= self.loop.now - age]
         if before:
             self.server.restore(before[-1])
-            self.restored = True
+            self.restored_at = self.loop.now
             # Until it is noticed, what is known of every node is wrong.
             self.disturbed.update(node["metadata"]["name"] for node in self.server.nodes())
             for stream in self.network.streams_of(""):

@@ -107,6 +107,7 @@ class ApiServer:
         bound: every binding that was carried out, in order.
         on_bound: called with each pod that got its node.
         on_bound_again: called with client and UID when a pod that has a node is to be bound.
+        revived_by_restore: UIDs of pods that were gone before the server was restored, and are there again.
         leases_renewed: name of a lease -> when it was last written.
         unbound_by_restore: UIDs of pods that had a node before the server was restored, and none after it.
     """
@@ -125,6 +126,9 @@ class ApiServer:
         self.on_bound: Callable[[JSONObject, Bound], None] = lambda _pod, _bound: None
         self.on_bound_again: Callable[[str, str], None] = lambda _client, _uid: None
         self.unbound_by_restore: set[str] = set()
+        # (UID, version) of every state that an object has had, whether a backup has it or not.
+        self._given_out: set[tuple[str, int]] = set()
+        self.revived_by_restore: set[str] = set()
         self.leases_renewed: dict[str, float] = {}
 
     # ---- as people, kubelets and controllers use it
@@ -171,9 +175,16 @@ class ApiServer:
         return self.version, {path: dict(held) for path, held in self.objects.items()}
 
     def restore(self, backup: tuple[int, dict[str, dict[str, JSONObject]]]) -> None:
-        """Go back to an older state; versions that were given out are given out again."""
+        """Go back to an older state; versions that were given out are given out again.
+
+        But not to the same object: what its UID and version do not tell apart, no client can. In a real cluster it would take a
+        backup so young that the server has caught up with it before anybody asks, and then a change of the same object with the
+        same number among all changes.
+        """
+        before = {pod["metadata"]["uid"] for pod in self.pods()}
         self.version = backup[0]
         self.objects = {path: dict(found) for path, found in backup[1].items()}
+        self.revived_by_restore |= {pod["metadata"]["uid"] for pod in self.pods()} - before
         without_node = {pod["metadata"]["uid"] for pod in self.pods() if not pod["spec"].get("nodeName")}
         self.unbound_by_restore |= without_node & {bound.uid for bound in self.bound}
         self.compact()
@@ -181,6 +192,10 @@ class ApiServer:
 
     def _store(self, path: str, old: JSONObject | None, new: JSONObject) -> JSONObject:
         self.version += 1
+        uid = new["metadata"]["uid"]
+        while (uid, self.version) in self._given_out:
+            self.version += 1
+        self._given_out.add((uid, self.version))
         new["metadata"]["resourceVersion"] = str(self.version)
         self.objects.setdefault(path, {})[key_of(new)] = new
         self._publish(path, Change(self.version, old, new))

@@ -17,6 +17,10 @@ MOST_REQUESTS_PER_SECOND = 200
 """Of one process: about three for each pod that there may be, and those of a start."""
 
 
+RESTORED_LEASE_SECONDS = 15.0
+"""Within the duration of a lease after a restore, its holder has asked about it, or does not lead any more."""
+
+
 class ViolationError(AssertionError):
     """An invariant does not hold; the message begins with its number."""
 
@@ -151,11 +155,18 @@ class Invariants:
             self.report(f"I1: {client} binds {uid} again")
 
     def _arrives(self, client: str, what: str) -> None:
-        """Of a scheduler with a lease, nothing may arrive that decides something once the lease can be somebody else's."""
+        """Of a scheduler with a lease, nothing may arrive that decides something once the lease can be somebody else's.
+
+        A restored backup may have no lease, or one of somebody who held it before. Its holder cannot know before it renews it the
+        next time, while whoever the backup says it is may renew it at once.
+        """
         process = self.processes.get(process_of(client))
         if process is None or process.program is None or what not in ("bind", "evict"):
             return
-        if process.program.elector is None:
+        if process.program.elector is None or self.set_back(RESTORED_LEASE_SECONDS):
+            return
+        if client in process.dead_clients:
+            # It would have given the request up in time.
             return
         lease = self.server.get(LEASES, f"kube-system/{process.scheduler}")
         holder = lease["spec"]["holderIdentity"] if lease is not None else None
@@ -163,8 +174,14 @@ class Invariants:
         if holder != client or age > lease["spec"]["leaseDurationSeconds"]:
             self.report(f"I7: a {what} of {client} arrives, and the lease is {holder}'s, renewed {age:.3f} s ago")
 
+    def set_back(self, seconds: float) -> bool:
+        """Whether the API server was restored from an older state within so many seconds before."""
+        return self.loop.now - self.acts.restored_at < seconds
+
     def _check_leaders(self) -> None:
         """By their own clocks, as a process may not have had the time to notice."""
+        if self.set_back(RESTORED_LEASE_SECONDS):
+            return
         leaders: dict[str, list[str]] = defaultdict(list)
         for process in self.processes.values():
             elector = process.program.elector if process.runs else None
@@ -209,12 +226,14 @@ class Invariants:
         self._check_effort()
 
     def _check_own_pods(self, process: Process) -> None:
-        """What it has bound itself, it has to count, seen or not, until it is gone."""
-        if self.acts.restored:
-            return
+        """What it has bound itself, it has to count, seen or not, until it is gone.
+
+        A restored backup may undo the binding; or the end, which has been seen, while the binding is being sent.
+        """
+        excused = self.acts.late | self.server.revived_by_restore
         states = process.program.scheduler.state.cache.pod_states
         for bound in self.server.bound:
-            if bound.client != process.client or bound.uid in self.acts.late:
+            if bound.client != process.client or bound.uid in excused or bound.at <= self.acts.restored_at:
                 continue
             pod = self.server.get(PODS, bound.name)
             if pod is None or pod["metadata"]["uid"] != bound.uid or not unfinished(pod):
@@ -273,7 +292,7 @@ class Invariants:
         if len(streams) != kinds:
             found.append(f"I9: {len(streams)} watches for {kinds} kinds")
         for name, stats in program.source.stats.kinds.items():
-            if stats.repaired and process.name not in self.acts.lossy and not self.acts.backups:
+            if stats.repaired and process.name not in self.acts.lossy and self.acts.restored_at < 0:
                 self.report(f"I4: the watch of {name} lost events: {dict(stats.repaired)} ({process.client})")
             if stats.crashes or stats.sink_errors:
                 self.report(f"I4: the watch of {name} crashed ({process.client})")

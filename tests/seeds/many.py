@@ -15,18 +15,17 @@ MOST_FAILURES = 3
 TELL_SECONDS = 10.0
 
 
-def command(seed: int, keep: Sequence[int] | None = None, bug: str = "", *, restores: bool = False) -> str:
+def command(seed: int, keep: Sequence[int] | None = None, bug: str = "") -> str:
     """What shows a seed again."""
     more = f" BUG={bug}" if bug else ""
-    more += " ARGS=--restores" if restores else ""
     return f"make seeds SEED={seed}{more}" + (f" KEEP={','.join(map(str, keep))}" if keep else "")
 
 
-def run_many(first: int, count: int, jobs: int, bug: str, *, restores: bool) -> int:
+def run_many(first: int, count: int, jobs: int, bug: str) -> int:
     """Seeds one after the other on all cores; ends early after some failures."""
     started = told = time.monotonic()
     done, failures = 0, []
-    chunks = ((seed, min(CHUNK, first + count - seed), bug, restores) for seed in range(first, first + count, CHUNK))
+    chunks = ((seed, min(CHUNK, first + count - seed), bug) for seed in range(first, first + count, CHUNK))
     with _pool(jobs) as pool:
         for results in _in_turn(pool, chunks, 2 * jobs):
             done += len(results)
@@ -40,7 +39,7 @@ def run_many(first: int, count: int, jobs: int, bug: str, *, restores: bool) -> 
                 break
         pool.shutdown(cancel_futures=True)
     for seed, violation in failures:
-        print(f"\nseed {seed}: {violation}\nreplay: {command(seed, bug=bug, restores=restores)}")
+        print(f"\nseed {seed}: {violation}\nreplay: {command(seed, bug=bug)}")
     return 1 if failures else 0
 
 
@@ -56,7 +55,7 @@ def _begin() -> None:
 
 
 def _in_turn(
-    pool: ProcessPoolExecutor, chunks: Iterator[tuple[int, int, str, bool]], ahead: int
+    pool: ProcessPoolExecutor, chunks: Iterator[tuple[int, int, str]], ahead: int
 ) -> Iterator[list[tuple[int, str]]]:
     """The results, as they come; only a few chunks are handed out in advance."""
     waiting: set[Future[list[tuple[int, str]]]] = set()
@@ -70,12 +69,10 @@ def _in_turn(
             yield each.result()
 
 
-def _run_chunk(chunk: tuple[int, int, str, bool]) -> list[tuple[int, str]]:
-    first, count, bug, restores = chunk
+def _run_chunk(chunk: tuple[int, int, str]) -> list[tuple[int, str]]:
+    first, count, bug = chunk
     with planted(bug):
-        found = [
-            (seed, simulate(make_scenario(seed, restores=restores)).violation) for seed in range(first, first + count)
-        ]
+        found = [(seed, simulate(make_scenario(seed)).violation) for seed in range(first, first + count)]
     gc.collect()
     return found
 

@@ -9,7 +9,7 @@ from unittest.mock import patch
 from schedcache.cache import SchedulerCache
 from schedcache.kube.leader_election.elector import LeaderElector
 from schedcache.kube.leader_election.fence import LeaseFence
-from schedcache.kube.watch import edges, kind_watch, reflector
+from schedcache.kube.watch import edges, kind_watch, probe, reflector, sweep
 from schedcache.kube.watch.decoder import LineSplitter
 from schedcache.kube.watch.edges import Edge, Ending, Pause
 from schedcache.kube.watch.pacing import BackoffManager
@@ -17,7 +17,7 @@ from schedcache.kube.watch.store import ObjectStore
 from schedcache.kube.write import binder
 from schedcache.ports import FencedError
 from schedcache.queue import Nominator
-from schedcache.scheduling import binding_cycle, expiry, failure, pod_events
+from schedcache.scheduling import binding_cycle, differences, expiry, failure, pod_events
 from schedcache.scheduling.pod_store import PodStore
 from schedcache.scheduling.schedule_one import SchedulingCycle
 from schedcache.scheduling.state import SchedulingState
@@ -152,6 +152,12 @@ def _no_deadline() -> list[Patch]:
     return [(LeaderElector, "_deadline", lambda _self: float("inf")), (LeaseFence, "allow", for_ever)]
 
 
+def _restore_unnoticed() -> list[Patch]:
+    # Nor the comparison within the process, which would have everything read again as well, after a while.
+    unseen = [(module, "is_behind", lambda _version, _known: False) for module in (kind_watch, probe, sweep)]
+    return [*unseen, (differences, "compare_resource_versions", lambda _known, _held: 0)]
+
+
 BUGS: Mapping[str, Bug] = {
     "no-uid": Bug("a Binding without the pod's UID binds a new pod of the same name", _no_uid),
     "lost-deletions": Bug("a list does not delete what it no longer has", _lost_deletions),
@@ -170,6 +176,7 @@ BUGS: Mapping[str, Bug] = {
     "blind-health": Bug("readiness does not notice that no watch is open and nothing is answered", _blind_health),
     "no-fence": Bug("what a process had begun to send before it was stopped is sent after the lease", _no_fence),
     "no-deadline": Bug("a leader that cannot renew its lease goes on leading", _no_deadline),
+    "restore-unnoticed": Bug("nobody notices that a version of the API server went down", _restore_unnoticed),
     "no-pause": Bug("what fails is tried again at once", _no_pause),
 }
 

@@ -108,8 +108,8 @@ class Scenario:
         return any(action.what == what for action in self.actions)
 
 
-def make_scenario(seed: int, *, restores: bool = False) -> Scenario:
-    """The scenario of a seed. `restores`: the API server may be restored from an older state."""
+def make_scenario(seed: int) -> Scenario:
+    """The scenario of a seed."""
     rng = random.Random(seed)
     processes, leases = rng.choice(SHAPES)
     length = round(rng.uniform(8.0, 40.0), 3)
@@ -123,8 +123,8 @@ def make_scenario(seed: int, *, restores: bool = False) -> Scenario:
     actions += [_replacement(rng, action, processes) for action in actions if rng.random() < 0.1]
     for _ in range(rng.choice((0, 1, 1, 2, 2, 3, 4, 6, 8))):
         actions += _trouble(rng, length, processes)
-    if restores and rng.random() < 0.3:
-        actions.append(Action(_moment(rng, length), "restore", (round(rng.uniform(0.5, 10.0), 3),)))
+    if rng.random() < 0.25:
+        actions += _restored(rng, length)
     return Scenario(
         seed=seed,
         processes=processes,
@@ -229,6 +229,15 @@ def _trouble(rng: random.Random, length: float, processes: tuple[str, ...]) -> l
         (1, [Action(at, "turn_wall_clock", (process, rng.choice((-3600.0, 3600.0))))]),
     ]
     return rng.choices(troubles, [weight for weight, _ in troubles])[0][1]
+
+
+def _restored(rng: random.Random, length: float) -> list[Action]:
+    """An older state of the API server comes back, often after it was away."""
+    at, age = _moment(rng, length), round(rng.uniform(0.5, 10.0), 3)
+    if rng.random() < 0.5:
+        return [Action(at, "restore", (age,))]
+    seconds = round(rng.expovariate(0.3), 3)
+    return [Action(at, "outage", (seconds,)), Action(round(at + rng.uniform(0.0, seconds), 3), "restore", (age,))]
 
 
 def _late_and_unanswered(rng: random.Random, at: float, process: str, seconds: float, late: float) -> list[Action]:

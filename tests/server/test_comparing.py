@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry, generate_latest
 
 from schedcache.model import Node
-from schedcache.ports import Cause, Difference, KindComparison
+from schedcache.ports import Cause, Difference, KindComparison, OutcomeUnknownError
 from schedcache.server.compare_metrics import CompareCollector
 from schedcache.server.comparing import SHOWN, WITHIN, Comparer, compare_route
 from schedcache.server.share import ProcessorShare
@@ -18,17 +18,18 @@ from tests.scheduling.world import World, make_pod
 
 
 class Source:
-    """What a source has handed on to a world: its pods, and its nodes."""
+    """What a source has handed on to a world: its pods, as the API has them unless the watch is `late`, and its nodes."""
 
     def __init__(self, world):
         self.world = world
         self.nodes = {}
+        self.late = None
         self.rebuilds = []
         self.compared = 0
         self.finds = []
 
     def held(self, kind):
-        return self.nodes if kind == "Node" else {pod.uid: pod for pod in self.world.api.pods.values()}
+        return self.nodes if kind == "Node" else self.late or {pod.uid: pod for pod in self.world.api.pods.values()}
 
     def add_node(self, name, **more):
         node = make_node(name, uid=f"uid-{name}", resource_version=self.world.api.version(), **more)
@@ -235,3 +236,40 @@ async def test_changes_between_pieces_are_no_drift(world):
         if i % 40 == 0:
             await asyncio.sleep(0)
     assert (await comparing).differences == ()
+
+
+@pytest.fixture(params=["its end", "its node"])
+async def late(world, request):
+    """Of a pod, a read has brought that before the watch, since its bind had no answer. The cause of the difference."""
+
+    def unanswered(_pod, _node):
+        if request.param == "its end":
+            world.api.delete("c")
+        raise OutcomeUnknownError("time-out")
+
+    world.api.create("c")
+    world.source.late = world.source.held("Pod")
+    world.api.watching = False
+    (world.api.before_bind if request.param == "its end" else world.api.after_bind).append(unanswered)
+    await settle()
+    assert world.metrics.doubts == ["gone" if request.param == "its end" else "bound"]
+    return Cause.NOT_HANDED_ON if request.param == "its end" else Cause.NEWER_VERSION
+
+
+async def test_what_was_read_before_the_watch_brings_it_is_no_drift(world, late):
+    assert within(await world.comparer.compare()) == []
+    assert world.source.rebuilds == []
+    world.api.deliver()
+    world.source.late = None
+    await world.advance(30.0)
+    await world.comparer._check()
+    assert world.comparer.drift == {}
+
+
+async def test_what_was_read_and_the_api_server_does_not_have_later_is_drift(world, late):
+    """It was restored from a backup, and has the pod as the watch had brought it: it is compared in the same version."""
+    await world.advance(30.0)
+    await world.comparer._check()
+    assert world.comparer.drift == {}, "the source has not been compared since"
+    assert within(await world.comparer.compare()) == [("Pod", late, "default/c")]
+    assert world.source.rebuilds == ["comparison"]
