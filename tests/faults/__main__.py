@@ -7,6 +7,7 @@ import argparse
 import os
 import random
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def main() -> int:
     parser.add_argument("--source", choices=BOTH, help="only with this event source")
     parser.add_argument("--json", type=Path, default=Path("build/faults.json"), help="where the results go")
     options, rest = parser.parse_known_args()
-    print(f"faults: seed {options.seed}; the same again: make faults ARGS='--seed {options.seed}'", flush=True)
+    print(f"faults: seed {options.seed}; the same again: {again(options, rest)}", flush=True)
     os.environ |= {"SCHEDCACHE_FAULTS": "full", "SCHEDCACHE_FAULTS_SEED": str(options.seed)}
     os.environ["SCHEDCACHE_FAULTS_ROWS"] = ",".join(options.row or ROWS)
     os.environ["SCHEDCACHE_FAULTS_SOURCES"] = options.source or ",".join(BOTH)
@@ -34,6 +35,13 @@ def main() -> int:
     print(report.table())
     print(f"faults: seed {options.seed}, results in {options.json}")
     return int(status)
+
+
+def again(options: argparse.Namespace, rest: Sequence[str]) -> str:
+    """The command for the same rows, sources and chance."""
+    rows = (f"--row {row}" for row in options.row or ())
+    source = [f"--source {options.source}"] if options.source else []
+    return f"make faults ARGS='{' '.join([f'--seed {options.seed}', *rows, *source, *rest])}'"
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ TRACE_LINES = 60
 
 
 def main() -> int:
-    """Exit status 1 if an invariant was broken, or a planted bug was not found."""
+    """Exit status 1 if an invariant was broken, or a planted bug was not found; 130 after Ctrl-C if neither was."""
     arguments = _arguments()
     if arguments.bugs:
         return find_bugs(arguments.count, arguments.jobs)
@@ -30,15 +30,22 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make seeds", description=__doc__)
-    parser.add_argument("--count", type=int, default=2000, help="how many seeds")
+    parser.add_argument("--count", type=_positive, default=2000, help="how many seeds")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
+    parser.add_argument("--jobs", type=_positive, default=os.cpu_count(), help="processes")
     parser.add_argument("--seed", type=int, help="run this one alone, and show what happened")
     parser.add_argument("--keep", type=_numbers, help="with --seed: only the actions of these numbers")
     parser.add_argument("--bug", choices=["", *BUGS], default="", help="with a bug planted")
     parser.add_argument("--bugs", action="store_true", help="for each planted bug, how many seeds it takes to find it")
     parser.add_argument("--digests", action="store_true", help="print a digest of what happened in each seed")
     return parser.parse_args()
+
+
+def _positive(text: str) -> int:
+    """None at all would be a run in which nothing can fail."""
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, found {text}")
+    return number
 
 
 def _numbers(text: str) -> list[int] | None:

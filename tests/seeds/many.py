@@ -1,7 +1,9 @@
 """Runs many seeds, on all cores."""
 
 import gc
+import signal
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context
@@ -13,6 +15,8 @@ from tests.seeds.simulation import simulate
 CHUNK = 25
 MOST_FAILURES = 3
 TELL_SECONDS = 10.0
+STOPPED = 130
+"""Exit status after Ctrl-C, a shell's own."""
 
 
 def command(seed: int, keep: Sequence[int] | None = None, bug: str = "") -> str:
@@ -22,25 +26,30 @@ def command(seed: int, keep: Sequence[int] | None = None, bug: str = "") -> str:
 
 
 def run_many(first: int, count: int, jobs: int, bug: str) -> int:
-    """Seeds one after the other on all cores; ends early after some failures."""
+    """Seeds one after the other on all cores; ends early after some failures, and at Ctrl-C, with what was found until then."""
     started = told = time.monotonic()
     done, failures = 0, []
     chunks = ((seed, min(CHUNK, first + count - seed), bug) for seed in range(first, first + count, CHUNK))
+    stopped = False
     with _pool(jobs) as pool:
-        for results in _in_turn(pool, chunks, 2 * jobs):
-            done += len(results)
-            failures += [(seed, violation) for seed, violation in results if violation]
-            now = time.monotonic()
-            if now - told > TELL_SECONDS or done == count:
-                told = now
-                speed = done / (now - started)
-                print(f"{done} of {count} seeds, {len(failures)} failed, {speed:.1f} seeds/s", flush=True)
-            if len(failures) >= MOST_FAILURES:
-                break
+        try:
+            for results in _in_turn(pool, chunks, 2 * jobs):
+                done += len(results)
+                failures += [(seed, violation) for seed, violation in results if violation]
+                now = time.monotonic()
+                if now - told > TELL_SECONDS or done == count:
+                    told = now
+                    speed = done / (now - started)
+                    print(f"{done} of {count} seeds, {len(failures)} failed, {speed:.1f} seeds/s", flush=True)
+                if len(failures) >= MOST_FAILURES:
+                    break
+        except KeyboardInterrupt:
+            stopped = True
+            print(f"stopped after {done} of {count} seeds, {len(failures)} failed", flush=True)
         pool.shutdown(cancel_futures=True)
     for seed, violation in failures:
         print(f"\nseed {seed}: {violation}\nreplay: {command(seed, bug=bug)}")
-    return 1 if failures else 0
+    return 1 if failures else STOPPED if stopped else 0
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:
@@ -48,7 +57,8 @@ def _pool(jobs: int) -> ProcessPoolExecutor:
 
 
 def _begin() -> None:
-    """Collections come between seeds here; otherwise they take a third of the time."""
+    """Collections come between seeds here; otherwise they take a third of the time. Ctrl-C is for the process that tells of it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -72,9 +82,17 @@ def _in_turn(
 def _run_chunk(chunk: tuple[int, int, str]) -> list[tuple[int, str]]:
     first, count, bug = chunk
     with planted(bug):
-        found = [(seed, simulate(make_scenario(seed)).violation) for seed in range(first, first + count)]
+        found = [(seed, violation_of(seed)) for seed in range(first, first + count)]
     gc.collect()
     return found
+
+
+def violation_of(seed: int) -> str:
+    """What a seed broke, "" for nothing. A simulation that crashes has broken something, too, and says which seed it was."""
+    try:
+        return simulate(make_scenario(seed)).violation
+    except Exception:  # noqa: BLE001  whatever it is, its seed has to be told
+        return f"the simulation crashed: {traceback.format_exc()}"
 
 
 def find_bugs(count: int, jobs: int) -> int:

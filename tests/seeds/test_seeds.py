@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.seeds import many
 from tests.seeds.planted import BUGS, planted
 from tests.seeds.scenario import make_scenario
 from tests.seeds.shrinking import invariant_of, shrink, smallest
@@ -110,3 +111,39 @@ def test_shrinking_leaves_only_what_it_takes():
 
     assert smallest(range(100), fails) == [7, 50, 51]
     assert len(tried) < 100
+
+
+@pytest.mark.parametrize("flag", ["--count", "--jobs"])
+def test_a_run_of_nothing_is_refused(flag):
+    status, output = run(flag, "0")
+    assert status == 2
+    assert "expected 1 or more, found 0" in output
+
+
+def test_a_crash_names_its_seed_and_leaves_the_others_be(monkeypatch):
+    def crashing(scenario):
+        if scenario.seed == 7:
+            raise KeyError("odd")
+        return simulate(scenario)
+
+    monkeypatch.setattr(many, "simulate", crashing)
+    found = dict(many._run_chunk((6, 3, "", False)))
+    assert list(found) == [6, 7, 8]
+    assert "the simulation crashed" in found[7]
+    assert "KeyError: 'odd'" in found[7]
+    assert found[6] == found[8] == ""
+
+
+@pytest.mark.parametrize(
+    ("broken", "status"), [pytest.param("", 130, id="nothing broken"), pytest.param("I1: twice", 1, id="one broken")]
+)
+def test_ctrl_c_tells_what_was_found(broken, status, monkeypatch, capsys):
+    def interrupted(*_):
+        yield [(3, broken), (4, "")]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(many, "_in_turn", interrupted)
+    assert many.run_many(0, 100, 1, "") == status
+    told = capsys.readouterr().out
+    assert f"stopped after 2 of 100 seeds, {int(bool(broken))} failed" in told
+    assert ("seed 3: I1: twice\nreplay: make seeds SEED=3" in told) == bool(broken)

@@ -1,4 +1,7 @@
-"""`python -m tests.soak`: a soak on a control plane of its own; exit status 1 if anything is wrong."""
+"""`python -m tests.soak`: a soak on a control plane of its own.
+
+Exit status: 0 if all is well, 1 if anything is wrong or the soak could not go on, 130 after Ctrl-C.
+"""
 
 import argparse
 import asyncio
@@ -6,7 +9,7 @@ import json
 import logging
 import random
 import sys
-import tempfile
+import traceback
 from pathlib import Path
 
 from schedcache.testing import Cluster, ControlPlane
@@ -20,21 +23,32 @@ def main() -> int:
     parser.add_argument("--source", choices=("reflector", "kopf"), default="reflector")
     parser.add_argument("--rate", type=float, default=50.0, help="pods per second (default %(default)s)")
     parser.add_argument("--output", type=Path, default=Path("build/soak.json"), help="JSON file (default %(default)s)")
-    parser.add_argument("--log", type=Path, help="keep the scheduler's log in this file")
+    parser.add_argument(
+        "--log", type=Path, help="the scheduler's log (default: beside the JSON file, with .log at the end)"
+    )
     options = parser.parse_args()
     # That connections break is the point; asyncio and aiohttp, of the proxy, would tell of each.
     logging.disable(logging.ERROR)
     seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
     settings = SoakSettings(seed=seed, seconds=60 * options.minutes, source=options.source, per_second=options.rate)
     print(f"{options.minutes:g} minutes, {options.source}, --seed={seed}", flush=True)
-    with tempfile.TemporaryDirectory() as directory:
-        log = options.log or Path(directory) / "log"
-        log.unlink(missing_ok=True)
+    log = options.log or options.output.with_suffix(".log")
+    for file in (log, options.output):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # Nobody should take an earlier run's for this one's.
+        file.unlink(missing_ok=True)
+    try:
         report = asyncio.run(_run(settings, log))
-    options.output.parent.mkdir(parents=True, exist_ok=True)
+    except KeyboardInterrupt:
+        print(f"seed {seed}: stopped before its end ({log})")
+        return 130
+    except Exception:  # noqa: BLE001  whatever it is, where to look has to be told
+        traceback.print_exc()
+        print(f"seed {seed}: the soak could not go on ({log})")
+        return 1
     options.output.write_text(json.dumps(report.as_json(), indent=1))
     print(table(report))
-    print(f"seed {seed}: {'; '.join(report.problems) or 'all is well'} ({options.output})")
+    print(f"seed {seed}: {'; '.join(report.problems) or 'all is well'} ({options.output}, {log})")
     return 1 if report.problems else 0
 
 
@@ -51,7 +65,10 @@ def table(report: Report) -> str:
         for name, one in report.trends.items()
     ]
     lines += [f"{name}: {number}" for name, number in [*report.counts.items(), *report.faults.items()]]
-    lines.append(f"after the last fault, all was in order within {report.healed_seconds} s")
+    if report.healed_seconds is None:
+        lines.append("after the last fault, not everything came to be in order")
+    else:
+        lines.append(f"after the last fault, all was in order within {report.healed_seconds} s")
     return "\n".join(lines)
 
 

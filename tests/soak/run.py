@@ -39,7 +39,7 @@ class SoakSettings:
 
 @dataclass
 class Report:
-    """What came of it; `problems` is empty if all is well."""
+    """What came of it; `problems` is empty if all is well, and `healed_seconds` None if it never was after the last fault."""
 
     settings: SoakSettings
     trends: dict[str, Trend] = field(default_factory=dict)
@@ -106,7 +106,7 @@ async def soak(cluster: Cluster, settings: SoakSettings, log: Path) -> Report:
 
 
 async def _judge_the_end(cluster: Cluster, scheduler: SchedulerProcess, report: Report) -> None:
-    started = time.monotonic()
+    started, known = time.monotonic(), len(report.problems)
     waiting: list[str] = []
 
     async def all_bound() -> bool:
@@ -133,12 +133,17 @@ async def _judge_the_end(cluster: Cluster, scheduler: SchedulerProcess, report: 
         await assert_no_node_is_overcommitted(cluster)
     except AssertionError as error:
         report.problems.append(f"the cache differs from the API: {str(error)[:2000]}")
-    report.healed_seconds = round(time.monotonic() - started, 1)
+    if len(report.problems) == known:
+        report.healed_seconds = round(time.monotonic() - started, 1)
 
 
 def _judge_growth(report: Report) -> None:
     for name, bound in BOUNDS.items():
-        found = report.trends[name] = trend(report.samples, name, report.settings.seconds, bound)
+        try:
+            found = report.trends[name] = trend(report.samples, name, report.settings.seconds, bound)
+        except ValueError as error:
+            report.problems.append(str(error))
+            continue
         if not found.flat:
             report.problems.append(
                 f"{name} grows: {found.second:.1f} in the second third, {found.last:.1f} in the last, drift"

@@ -1,11 +1,13 @@
 """A minute of what `make soak` does for half an hour, and how it judges."""
 
 import random
+import sys
 
 import pytest
 
+from tests.soak import __main__ as command
 from tests.soak.bindings import Bindings
-from tests.soak.run import SoakSettings, soak
+from tests.soak.run import Report, SoakSettings, _judge_growth, soak
 from tests.soak.samples import BOUNDS, Bound, Sample, connections_to, metric_gauges, theil_sen, trend
 
 SECONDS = 60.0
@@ -132,3 +134,38 @@ def test_a_pod_that_is_bound_twice_is_found(tmp_path):
     bindings.read()
     assert bindings.twice() == ["a"]
     assert bindings.answers == {201: 2, 409: 1}
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "told"),
+    [
+        pytest.param(KeyboardInterrupt(), 130, "seed 7: stopped before its end", id="Ctrl-C"),
+        pytest.param(OSError("it died"), 1, "seed 7: the soak could not go on", id="crash"),
+    ],
+)
+def test_a_soak_that_does_not_reach_its_end_keeps_its_log(end, status, told, tmp_path, monkeypatch, capsys):
+    async def run(_settings, log):
+        log.write_text("what the scheduler said")
+        raise end
+
+    output = tmp_path / "new" / "soak.json"
+    monkeypatch.setattr(command, "_run", run)
+    monkeypatch.setattr(command.logging, "disable", lambda _level: None)
+    monkeypatch.setattr(sys, "argv", ["soak", "--seed", "7", "--output", str(output)])
+    assert command.main() == status
+    log = output.with_suffix(".log")
+    assert log.read_text() == "what the scheduler said"
+    assert f"{told} ({log})" in capsys.readouterr().out
+
+
+def test_what_never_healed_is_not_told_as_healed():
+    report = Report(SoakSettings(seed=1))
+    assert "not everything came to be in order" in command.table(report)
+    report.healed_seconds = 1.5
+    assert "all was in order within 1.5 s" in command.table(report)
+
+
+def test_too_few_samples_are_a_problem_and_leave_the_rest_of_the_report():
+    report = Report(SoakSettings(seed=1, seconds=300.0))
+    _judge_growth(report)
+    assert "rss MiB: a third of the run has no sample" in report.problems
