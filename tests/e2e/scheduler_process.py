@@ -14,6 +14,7 @@ from schedcache.dump import Dump, load_dump
 from schedcache.testing import wait_until
 
 START_SECONDS = 30.0
+STOP_SECONDS = 35.0
 
 
 class SchedulerProcess:
@@ -35,6 +36,15 @@ class SchedulerProcess:
             self.process = await asyncio.create_subprocess_exec(
                 *self._command, stdout=output, stderr=output, env=environment, start_new_session=True
             )
+        try:
+            await self._started()
+        except BaseException:
+            # It is in a session of its own, so nothing else would end it.
+            await self._ended()
+            raise
+        return self
+
+    async def _started(self) -> None:
         async with asyncio.timeout(START_SECONDS):
             while not (self.port and self.probe_port):
                 assert self.process.returncode is None, self.text()
@@ -44,19 +54,25 @@ class SchedulerProcess:
                         self.port = line["port"]
                     elif line["event"] == "serving probes":
                         self.probe_port = line["port"]
-        return self
+
+    async def _ended(self) -> None:
+        if self.process.returncode is None:
+            await self.kill()
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         if self.process.returncode is not None:
             return
-        status = await self.stop()
+        try:
+            status = await self.stop()
+        finally:
+            await self._ended()
         if error is None:
             assert status == 0, self.text()
 
     async def stop(self) -> int:
         """SIGTERM; the exit status."""
         self.process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(35):
+        async with asyncio.timeout(STOP_SECONDS):
             return await self.process.wait()
 
     async def kill(self) -> None:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -98,9 +99,13 @@ class Scheduler:
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         for task in self._watching:
             task.cancel()
-        await asyncio.gather(*self._watching, return_exceptions=True)
+        ends = await asyncio.gather(*self._watching, return_exceptions=True)
         await self._session.close()
         self.process.kill()
+        # One that ended early has seen nothing since, and that nothing was wrong would only mean that nobody looked.
+        crashed = [end for end in ends if isinstance(end, Exception)]
+        if crashed and error is None:
+            raise crashed[0]
 
     @property
     def running(self) -> bool:
@@ -152,10 +157,13 @@ class Scheduler:
 
     async def get(self, path: str) -> str:
         """Of the main port."""
+        status, text = await self._ask(path)
+        assert status == HTTPStatus.OK, text
+        return text
+
+    async def _ask(self, path: str) -> tuple[int, str]:
         async with self._session.get(f"http://{self.launch.address}:{self.port}{path}") as response:
-            text = await response.text()
-            assert response.status == 200, text
-            return text
+            return response.status, await response.text()
 
     async def dump(self) -> Dump:
         return load_dump(await self.get("/dump"))
@@ -181,7 +189,12 @@ class Scheduler:
             if self.frozen or not self.running:
                 continue
             with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
-                found = await self.dump()
+                status, text = await self._ask("/dump")
+                if status == HTTPStatus.SERVICE_UNAVAILABLE:
+                    # Somebody has it give more dumps than it is made for.
+                    continue
+                assert status == HTTPStatus.OK, text
+                found = load_dump(text)
                 self.generations.append(found.generation)
                 for name, node in found.nodes.items():
                     has, asked = node.allocatable, node.requested
