@@ -9,7 +9,7 @@ from pathlib import Path
 from schedcache.app.errors import UsageError
 from schedcache.app.own_pod import NAMESPACE_FILE, own_namespace
 from schedcache.config import KubeSchedulerConfiguration, LeaderElection
-from schedcache.kube.settings import LeaderElectionSettings
+from schedcache.kube.settings import MOST_IN_A_LEASE, LeaderElectionSettings
 
 DEFAULT_NAME = "schedcache"
 _UPSTREAM = LeaderElection()
@@ -39,7 +39,7 @@ def leader_election_of(
         namespace_file: where Kubernetes mounts the namespace of a pod.
 
     Raises:
-        UsageError: no Lease can have such a name.
+        UsageError: no Lease can have such a name, or such a duration.
     """
     election = configuration.leader_election
     if not election.leader_elect:
@@ -60,6 +60,10 @@ def leader_election_of(
         raise UsageError(f"leaderElection.resourceName: expected the name of a Lease, found {found.resource_name!r}")
     if not _NAMESPACE.fullmatch(found.resource_namespace):
         raise UsageError(f"leaderElection.resourceNamespace: expected a namespace, found {found.resource_namespace!r}")
+    if found.lease_duration_seconds > MOST_IN_A_LEASE:
+        raise UsageError(
+            f"leaderElection.leaseDuration: expected at most {MOST_IN_A_LEASE} s, found {election.lease_duration}"
+        )
     return found
 
 

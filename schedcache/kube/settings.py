@@ -157,6 +157,10 @@ class WriteSettings:
     pod_event_refill_seconds: float = 300.0
 
 
+MOST_IN_A_LEASE = 2**31 - 1
+"""Seconds of its duration, and transitions: both are an int32 there."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LeaderElectionSettings:
     """For a `LeaderElector`; kube-scheduler's defaults.

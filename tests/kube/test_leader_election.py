@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from schedcache.kube.leader_election.fence import LeaseFence, clock_with_suspend
 from schedcache.kube.settings import LeaderElectionSettings
 from schedcache.kube.times import to_micro_time
-from schedcache.ports import FencedError, RefusedError
+from schedcache.ports import FencedError, LeaderElectionRecord, RefusedError
 from schedcache.testing.virtual_clock import VirtualClock, settle
 from tests.kube.lease_world import LeaseWorld
 
@@ -129,6 +129,16 @@ async def test_a_lease_without_a_duration_is_waited_for_by_our_own(seconds):
         assert not one.elector.leading
         await world.elapse(2)
         assert one.elector.leading
+
+
+async def test_the_largest_number_of_transitions_stays_what_it_is():
+    async with LeaseWorld() as world:
+        world.lease.put(LeaderElectionRecord("", 1, "then", "0", 2**31 - 1))
+        one = world.candidate().start()
+        await world.elapse(1)
+        assert one.elector.leading
+        # An int32 of the API: one more is refused.
+        assert world.lease.record.leader_transitions == 2**31 - 1
 
 
 async def test_a_released_lease_is_taken_within_the_retry_period():

@@ -76,5 +76,13 @@ def test_a_namespace_that_cannot_be_is_refused(wrong):
         election(resource_namespace=wrong)
 
 
+def test_a_duration_that_no_lease_can_have_is_refused():
+    with pytest.raises(
+        UsageError, match=r"leaderElection\.leaseDuration: expected at most 2147483647 s, found 596524h"
+    ):
+        election({"leaseDuration": "596524h"})
+    assert election({"leaseDuration": "596523h"}) is not None
+
+
 def test_no_two_candidates_have_the_same_identity():
     assert len({new_identity() for _ in range(100)}) == 100

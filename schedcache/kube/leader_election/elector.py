@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from schedcache.kube.leader_election.fence import LeaseFence, clock_with_suspend
-from schedcache.kube.settings import LeaderElectionSettings
+from schedcache.kube.settings import MOST_IN_A_LEASE, LeaderElectionSettings
 from schedcache.kube.times import to_micro_time
 from schedcache.ports import (
     ApiError,
@@ -253,7 +253,8 @@ class LeaderElector:
             lease_duration_seconds=math.ceil(self.settings.lease_duration_seconds),
             acquire_time=before.acquire_time if before is not None and mine else now,
             renew_time=now,
-            leader_transitions=0 if before is None else before.leader_transitions + (not mine),
+            # Somebody may have written the largest number there is, and one more would be refused for ever.
+            leader_transitions=0 if before is None else min(before.leader_transitions + (not mine), MOST_IN_A_LEASE),
         )
         sent_at = self._clock()
         if self._stored is None:
