@@ -54,6 +54,8 @@ class Connections:
             max_line_size=self.settings.head_line_bytes,
             max_field_size=self.settings.head_line_bytes,
             max_headers=self.settings.head_fields,
+            # Nobody reads a body here: unpacking it would be work for the client, and an error of ours where it cannot be done.
+            auto_decompress=False,
         )
 
     def admit(self, connection: "_Connection", transport: asyncio.Transport) -> bool:

@@ -327,13 +327,26 @@ async def test_other_methods_are_refused_with_those_that_there_are(method):
         (["Content-Length: 5"], b"hello"),
         (["Transfer-Encoding: chunked"], b"5\r\nhello\r\n0\r\n\r\n"),
         (["Expect: 100-continue", "Content-Length: 5"], b"hello"),
+        (["Content-Encoding: gzip", "Content-Length: 5"], b"hello"),
+        (["Content-Encoding: br", "Content-Length: 5"], b"hello"),
     ],
 )
-async def test_a_body_that_nobody_asked_for_is_dropped(headers, body):
+async def test_a_body_that_nobody_asked_for_is_dropped(headers, body, caplog):
     async with Port() as port:
         said = await port.ask(get("/livez", *headers) + body + get("/livez", "Connection: close"))
         assert said.count(b"HTTP/1.1 200 OK") == 2
         assert said.endswith(b"ok")
+    assert caplog.records == []
+
+
+async def test_who_leaves_within_a_body_is_no_error(caplog):
+    async with Port() as port:
+        reader, writer = await port.connect(get("/livez", "Content-Length: 100") + b"hello")
+        assert (await answer(reader))[2] == b"ok"
+        writer.transport.abort()
+        await asyncio.sleep(0.1)
+        assert await port.alive()
+    assert caplog.records == []
 
 
 async def test_nor_is_one_waited_for_that_does_not_end():
