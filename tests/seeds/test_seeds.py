@@ -127,7 +127,7 @@ def test_a_crash_names_its_seed_and_leaves_the_others_be(monkeypatch):
         return simulate(scenario)
 
     monkeypatch.setattr(many, "simulate", crashing)
-    found = dict(many._run_chunk((6, 3, "", False)))
+    found = dict(many._run_chunk((6, 3, "")))
     assert list(found) == [6, 7, 8]
     assert "the simulation crashed" in found[7]
     assert "KeyError: 'odd'" in found[7]
