@@ -2,13 +2,16 @@
 
 import asyncio
 import socket
+import ssl
 from contextlib import asynccontextmanager
 
 import pytest
 import yaml
 from msgspec.structs import replace
 
+from schedcache.kube.http import write_connections
 from schedcache.kube.http.credentials import load_credentials
+from schedcache.kube.http.tls import TLSProtocol
 from schedcache.kube.http.transport import Transport
 from schedcache.kube.settings import RequestSettings, WriteSettings
 from schedcache.kube.write.binder import ApiBinder
@@ -19,6 +22,7 @@ from schedcache.kube.write.volume_writer import ApiVolumeWriter
 from schedcache.model import PersistentVolume, PersistentVolumeClaim, PodCondition
 from schedcache.ports import FencedError, OutcomeUnknownError
 from schedcache.testing import make_pod, wait_until
+from schedcache.testing.certificates import make_certificates
 from tests.kube.extender_server import Server as ExtenderServer
 from tests.kube.extender_server import hang, http
 from tests.kube.test_extender import extender
@@ -36,11 +40,11 @@ class Gate:
     def __init__(self, seconds=100.0):
         self.open = True
         self.seconds = seconds
-        self.asked = 0
+        self.refused = 0
 
     def allow(self, seconds):
-        self.asked += 1
         if not self.open:
+            self.refused += 1
             raise FencedError("not sent")
         return min(seconds, self.seconds)
 
@@ -53,12 +57,14 @@ class Server:
         self.requests = []
         self.endings = []
 
-    def give(self, url, proxy=""):
+    def give(self, url, proxy="", authority=""):
         """What the kubeconfig says from now on."""
         content = {
             "current-context": "c",
             "contexts": [{"name": "c", "context": {"cluster": "a", "user": "u"}}],
-            "clusters": [{"name": "a", "cluster": {"server": url, "proxy-url": proxy}}],
+            "clusters": [
+                {"name": "a", "cluster": {"server": url, "proxy-url": proxy, "certificate-authority": authority}}
+            ],
             "users": [{"name": "u", "user": {"token": "first"}}],
         }
         self.kubeconfig.write_text(yaml.safe_dump(content))
@@ -132,7 +138,7 @@ async def test_each_attempt_is_checked_again(wire, answer):
     server.answers.append(close)
     with pytest.raises(FencedError):
         await transport.send("POST", "/x", b"{}", fence=gate)
-    assert (len(server.requests), gate.asked) == (1, 2)
+    assert (len(server.requests), gate.refused) == (1, 1)
 
 
 async def test_what_is_sent_is_given_up_when_the_fence_says_so(wire):
@@ -173,7 +179,53 @@ async def test_nothing_is_asked_or_done_between_the_fence_and_the_bytes(tmp_path
         connection._transport = type("Spy", (), {"write": lambda _, data: (done.append("bytes"), real.write(data))})()
         await transport.send("POST", "/x", b"{}", fence=gate)
         connection._transport = real
-        assert done == ["fence", "bytes"]
+        assert done[-2:] == ["fence", "bytes"]
+
+
+async def test_a_fence_that_closes_while_the_request_is_sealed(tmp_path, monkeypatch):
+    """Sealing lets go of the interpreter's lock, and a thread such as kopf's keeps it for milliseconds; or the process is stopped there."""
+    certificates = make_certificates(tmp_path)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificates.certificate, certificates.key)
+    server, gate = Server(), Gate()
+    async with await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=tls) as listening:
+        server.kubeconfig = tmp_path / "kubeconfig"
+        server.give(f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}", authority=str(certificates.authority))
+        async with Transport(load_credentials(server.kubeconfig)) as transport:
+            await transport.send("POST", "/x", b"{}", fence=gate)
+            seal = TLSProtocol.seal
+
+            def slowly(protocol, data):
+                sealed = seal(protocol, data)
+                gate.open = False
+                return sealed
+
+            monkeypatch.setattr(TLSProtocol, "seal", slowly)
+            with pytest.raises(FencedError):
+                await transport.send("POST", "/x", b"{}", fence=gate)
+            monkeypatch.setattr(TLSProtocol, "seal", seal)
+            assert transport._writes._idle == [], "what was sealed and not sent is missing in the stream"
+            gate.open = True
+            await transport.send("POST", "/x", b"{}", fence=gate)
+            assert len(server.requests) == 2
+        await asyncio.sleep(0.05)
+
+
+async def test_the_kernel_knows_how_long_it_may_try_before_it_has_the_bytes(tmp_path, monkeypatch):
+    """A process that is stopped behind them, and a network that is cut, would otherwise have it try for a quarter of an hour."""
+    order = []
+    real = write_connections.deliver_within
+    monkeypatch.setattr(write_connections, "deliver_within", lambda *given: (order.append("limit"), real(*given)))
+    async with serving(tmp_path) as (_, transport):
+        await transport.send("POST", "/x", b"{}", fence=Gate())
+        [connection] = transport._writes._idle
+        real_write = connection._transport.write
+        spy = type("Spy", (), {"write": lambda _, data: (order.append("bytes"), real_write(data))})()
+        monkeypatch.setattr(connection, "_transport", spy)
+        order.clear()
+        await transport.send("POST", "/x", b"{}", fence=Gate())
+        monkeypatch.undo()
+    assert order[:2] == ["limit", "bytes"]
 
 
 async def test_a_request_that_is_given_up_is_withdrawn_and_not_delivered_later(tmp_path):
@@ -281,10 +333,10 @@ async def test_evictions_are_held_back_and_not_tried_again(tmp_path):
         evictor = ApiEvictor(transport, TokenBucket(-1, 1), fence=gate)
         assert await evictor.evict(POD, CONDITION)
         assert [line.split()[0] for line, _ in server.requests] == ["PATCH", "DELETE"]
-        gate.open, gate.asked = False, 0
+        gate.open = False
         with pytest.raises(FencedError):
             await evictor.evict(POD, CONDITION)
-        assert (len(server.requests), gate.asked) == (2, 1)
+        assert (len(server.requests), gate.refused) == (2, 1)
 
 
 async def test_the_deletion_of_a_victim_is_checked_after_its_condition(tmp_path):

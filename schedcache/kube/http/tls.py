@@ -11,8 +11,8 @@ class TLSProtocol(asyncio.Protocol):
     """TLS as a client, between a TCP connection and the protocol that talks over it.
 
     Args:
-        inner: meets this object as its transport, which has `write`, `abort` and `get_extra_info`, once the server's certificate is
-            accepted.
+        inner: meets this object as its transport, which has `seal`, `write`, `abort` and `get_extra_info`, once the server's
+            certificate is accepted.
         context: decides about certificates and versions.
         server_hostname: the name that the certificate must have.
 
@@ -55,12 +55,20 @@ class TLSProtocol(asyncio.Protocol):
                 exc or ConnectionResetError("the server closed the connection during the handshake")
             )
 
-    def write(self, data: bytes) -> None:
-        """Send it; what is lost with the connection is told by `connection_lost`."""
+    def seal(self, data: bytes) -> bytes:
+        """What to `write` for it, at once and before anything else; if it is not written, the connection is of no use any more.
+
+        Apart from `write`, since it takes time and gives other threads their turn.
+        """
         left = memoryview(data)
         while left:
             left = left[self._tls.write(left) :]
-        self._flush()
+        return self._outgoing.read()
+
+    def write(self, sealed: bytes) -> None:
+        """Send what `seal` has made; what is lost with the connection is told by `connection_lost`."""
+        if self._transport is not None:
+            self._transport.write(sealed)
 
     def get_extra_info(self, name: str) -> Any:
         """Of the connection, such as its socket; None for what there is not."""

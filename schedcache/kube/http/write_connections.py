@@ -15,7 +15,7 @@ from schedcache.kube.http.credentials import Access
 from schedcache.kube.http.http_answer import Answer, AnswerReader, NoAnswerError
 from schedcache.kube.http.sockets import deliver_within, withdraw_on_close
 from schedcache.kube.http.tls import TLSProtocol
-from schedcache.ports import Fence
+from schedcache.ports import Fence, FencedError
 
 
 class NotSentError(Exception):
@@ -33,13 +33,13 @@ class _Connection(asyncio.Protocol):
         self.origin = origin
         self.usable = False
         self.idle_since = 0.0
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport | TLSProtocol | None = None
         self._socket: socket.socket | None = None
         self._reader = AnswerReader()
         self._answer: asyncio.Future[Answer] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]  # a stream's transport is an asyncio.Transport
+        self._transport = transport  # type: ignore[assignment]  # a stream's transport is an asyncio.Transport, or our TLS
         self._socket = transport.get_extra_info("socket")
         self.usable = True
 
@@ -84,13 +84,27 @@ class _Connection(asyncio.Protocol):
             raise NotSentError("the server closed the connection at once")
         if seconds <= 0:
             raise NotSentError("the time was up before there was a connection")
+        transport = self._transport
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        # Nothing must come between this and the bytes: no lock, no wait, no work.
         if fence is not None:
+            # Once it is sealed, a request that must not be sent costs the connection.
             seconds = fence.allow(seconds)
-        self._transport.write(request)
-        self.usable, self._answer = False, answer
+        # Before the bytes as well: whoever is stopped behind them cannot tell the kernel any more.
         deliver_within(self._socket, seconds)
+        if isinstance(transport, TLSProtocol):
+            request = transport.seal(request)
+        if fence is not None:
+            # Nothing must come between this and the bytes: no lock, no wait, no work. Sealing has just given other threads their
+            # turn, so they do not ask for it again before their switch interval is over.
+            try:
+                seconds = fence.allow(seconds)
+            except FencedError:
+                self.abort()
+                raise
+        transport.write(request)
+        self.usable, self._answer = False, answer
+        if fence is not None:
+            deliver_within(self._socket, seconds)
         async with asyncio.timeout(seconds):
             return await answer
 
