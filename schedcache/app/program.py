@@ -71,7 +71,7 @@ class Program:
     `run` follows and schedules until cancelled, then stops cleanly.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what `assembled` has made, each part once
         self,
         scheduler: Scheduler,
         source: "Reflector | KopfSource",
@@ -79,8 +79,10 @@ class Program:
         transport: Transport,
         binder: ApiBinder,
         settings: Settings,
+        *,
         writers: Sequence[ApiEventRecorder | ApiStatusWriter] = (),
         elector: LeaderElector | None = None,
+        volume_writer: ApiVolumeWriter | None = None,
     ) -> None:
         self.scheduler = scheduler
         self.source = source
@@ -103,6 +105,7 @@ class Program:
         registry.register(CompareCollector(self.comparer))
         registry.register(ServingCollector(self.serving))
         self._writers = writers
+        self._volume_writer = volume_writer
         self._tasks: list[asyncio.Task[None]] = []
         self._electing: asyncio.Task[None] | None = None
 
@@ -176,9 +179,12 @@ class Program:
 
     async def _drain(self) -> None:
         under_way = len(self.scheduler.bindings)
+        until = asyncio.get_running_loop().time() + self.settings.stop.drain_seconds
         cut_off = await self.scheduler.drain(self.settings.stop.drain_seconds)
         if self.elector is not None and self._electing is not None:
-            await self._confirmed()
+            left = max(_CONFIRM_SECONDS, until - asyncio.get_running_loop().time())
+            _, unsettled = await asyncio.gather(self._confirmed(), self._settled(left))
+            cut_off += unsettled
             # The Lease was renewed until here. Where a request may still arrive, it is left to run out.
             self._electing.cancel()
             await asyncio.wait([self._electing])
@@ -189,6 +195,16 @@ class Program:
         limit = self.settings.stop.write_seconds
         left = sum(await asyncio.gather(*(writer.drain(limit) for writer in self._writers)))
         _log.info("stopped scheduling", bindings_awaited=under_way, writes_left=left)
+
+    async def _settled(self, longest: float) -> int:
+        """See to its end what is written besides bindings and evictions, so that the next leader's writes come later.
+
+        Returns how many writes may still arrive after `longest` seconds.
+        """
+        ends = [one.settle(_CONFIRM_SECONDS, longest) for one in self._writers if isinstance(one, ApiStatusWriter)]
+        if self._volume_writer is not None:
+            ends.append(self._volume_writer.settle(longest))
+        return sum(await asyncio.gather(*ends))
 
     async def _confirmed(self) -> None:
         """Wait until the watch has shown what was bound, so that the next leader's has, too, when it begins to fill nodes."""
@@ -237,6 +253,7 @@ async def assembled(
         binder = ApiBinder(transport, rate, settings.writes, clock, read_pod, fence=fence)
         writing = None if settings.observe else _writing_side(transport, settings, timing, metrics, fence)
         recorder, status_writer, preemptions = writing or (Nobody(), Nobody(), None)
+        volume_writer = ApiVolumeWriter(transport, _budget(transport, settings, clock), fence)
         pods, plugins = PodStore(), installed_registry()
 
         def contradicted(error: CacheCorruptedError) -> None:
@@ -249,7 +266,7 @@ async def assembled(
             plugins,
             objects=objects,
             binder=binder,
-            volume_writer=ApiVolumeWriter(transport, _budget(transport, settings, clock), fence),
+            volume_writer=volume_writer,
             node_lister=cache.get_node,
             extenders=extenders,
             preemption=preemptions,
@@ -289,7 +306,17 @@ async def assembled(
         if elector is not None:
             registry.register(LeaderCollector(elector))
         writers = writing[:2] if writing else ()
-        yield Program(scheduler, source, registry, transport, binder, settings, writers, elector)
+        yield Program(
+            scheduler,
+            source,
+            registry,
+            transport,
+            binder,
+            settings,
+            writers=writers,
+            elector=elector,
+            volume_writer=volume_writer,
+        )
 
 
 def make_elector(

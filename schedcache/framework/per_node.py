@@ -16,6 +16,7 @@ from schedcache.framework.row_view import RowView
 from schedcache.framework.status import Code, Status
 from schedcache.framework.status_table import StatusTable
 from schedcache.model import Pod
+from schedcache.model.error_text import error_text
 
 if TYPE_CHECKING:
     from schedcache.cache import NodeInfo
@@ -42,7 +43,7 @@ class PerNodeFilter:
         try:
             return rejection(checked_status(self._plugin.filter(state, pod, node)))
         except Exception as error:  # noqa: BLE001  plugins are foreign code; the fault becomes the verdict on this node
-            return Status(Code.ERROR, (str(error) or type(error).__name__,))
+            return Status(Code.ERROR, (error_text(error),))
 
 
 class PerNodeScore:

@@ -14,6 +14,7 @@ from schedcache.framework.interface import ALL_PASS, CycleState, FilterPlugin, S
 from schedcache.framework.row_view import RowView
 from schedcache.framework.status import Code, Status
 from schedcache.model import Pod
+from schedcache.model.error_text import error_text
 
 
 def failed(pod: Pod, plugin: str, point: str, error: object) -> PluginError:
@@ -23,16 +24,17 @@ def failed(pod: Pod, plugin: str, point: str, error: object) -> PluginError:
 
 def failure_text(plugin: str, point: str, error: object) -> str:
     """What kube-scheduler says about the fault."""
+    text = error_text(error)
     match point:
         case "filter":
-            return f'running "{plugin}" filter plugin: {error}'
+            return f'running "{plugin}" filter plugin: {text}'
         case "score":
-            return f'running Score plugins: plugin "{plugin}" failed with: {error}'
+            return f'running Score plugins: plugin "{plugin}" failed with: {text}'
         case "normalize_score":
-            return f'running Normalize on Score plugins: plugin "{plugin}" failed with: {error}'
+            return f'running Normalize on Score plugins: plugin "{plugin}" failed with: {text}'
         case "pre_bind_pre_flight":
-            return f'running PreBindPreFlight "{plugin}": {error}'
-    return f'running {POINT_NAMES[point]} plugin "{plugin}": {error}'
+            return f'running PreBindPreFlight "{plugin}": {text}'
+    return f'running {POINT_NAMES[point]} plugin "{plugin}": {text}'
 
 
 POINT_NAMES = {

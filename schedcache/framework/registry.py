@@ -8,6 +8,7 @@ from typing import Any
 from schedcache.config.installed import installed_plugins
 from schedcache.framework.handle import Handle
 from schedcache.framework.interface import Plugin
+from schedcache.model.error_text import error_text
 
 PluginFactory = Callable[[Any, Handle], Plugin]
 """Called as `factory(args, handle)`: a plugin class, or a function that makes a plugin."""
@@ -52,5 +53,7 @@ def _load_and_make(entry_point: EntryPoint, args: Any, handle: Handle) -> Plugin
     try:
         factory: PluginFactory = entry_point.load()
     except Exception as error:
-        raise RegistryError(f"plugin {entry_point.name!r} ({entry_point.value}) cannot be loaded: {error}") from error
+        raise RegistryError(
+            f"plugin {entry_point.name!r} ({entry_point.value}) cannot be loaded: {error_text(error)}"
+        ) from error
     return factory(args, handle)

@@ -34,6 +34,7 @@ from schedcache.framework.scoring import ScoreChain, ScoreTable
 from schedcache.framework.shared_view import SharedView
 from schedcache.framework.status import Code, Status
 from schedcache.model import Pod
+from schedcache.model.error_text import error_text
 from schedcache.ports import ALL, WILDCARD
 from schedcache.queue.hints import EventHint
 from schedcache.queue.queued_pod import QueuedPodInfo
@@ -89,7 +90,7 @@ class Framework(Lifecycle):
                 plugins[name] = _checked_plugin(registry[name](args.get(name), self.handle), name)
             except Exception as error:
                 raise PluginSetError(
-                    f"profile {self.scheduler_name!r}: plugin {name!r} cannot be made: {error}"
+                    f"profile {self.scheduler_name!r}: plugin {name!r} cannot be made: {error_text(error)}"
                 ) from error
         return plugins
 
@@ -136,7 +137,9 @@ class Framework(Lifecycle):
             try:
                 hints += [_of_plugin(hint, plugin.name) for hint in plugin.events_to_register()]
             except Exception as error:
-                text = f"profile {self.scheduler_name!r}: plugin {plugin.name!r}: events_to_register: {error}"
+                text = (
+                    f"profile {self.scheduler_name!r}: plugin {plugin.name!r}: events_to_register: {error_text(error)}"
+                )
                 raise PluginSetError(text) from error
         if self.handle.extenders:
             hints.append(EventHint(WILDCARD, (ALL,), plugin=EXTENDER))

@@ -5,6 +5,7 @@ import traceback
 import structlog
 
 from schedcache.model import Pod
+from schedcache.model.error_text import error_text
 
 _log = structlog.get_logger(__name__)
 
@@ -26,6 +27,6 @@ class Faults:
                 plugin=plugin,
                 where=where,
                 pod=pod and pod.full_name,
-                error=repr(error),
+                error=f"{type(error).__name__}({error_text(error)!r})",
                 at=place,
             )

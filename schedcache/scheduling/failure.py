@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from schedcache.framework import Code, FitError, Status
 from schedcache.model import Pod, PodCondition
+from schedcache.model.error_text import error_text
 from schedcache.ports import EventRecorder, FencedError
 from schedcache.queue import QueuedPodInfo, QueueError
 from schedcache.scheduling.state import SchedulingState
@@ -70,7 +71,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
         silent = isinstance(error, FencedError)
         # Its nomination cannot be withdrawn from the API by then, so it must not be forgotten here alone.
         nominated = None if silent else ""
-        text = str(error) or type(error).__name__
+        text = error_text(error) or type(error).__name__
         return cls(reason=SCHEDULER_ERROR, message=text, nominated_node_name=nominated, silent=silent)
 
 

@@ -1,5 +1,6 @@
 """Asks the API server itself about one pod: if the outcome of a bind is unknown, and before an assumption is dropped."""
 
+import asyncio
 from enum import StrEnum
 from itertools import islice
 
@@ -12,6 +13,8 @@ from schedcache.scheduling.state import SchedulingState
 
 REMEMBERED_SECONDS = 600.0
 """For how long a read is remembered whatever happens: by then any watch has come as far, or was found dead."""
+READS_AT_ONCE = 32
+"""Those who asked first come first. After an outage every pod on its way is in doubt, and a server that comes back has others to serve."""
 _log = structlog.get_logger(__name__)
 
 
@@ -36,6 +39,7 @@ class LiveReader:
         self._state = state
         self._binder = binder
         self._sink = sink
+        self._turn = asyncio.Semaphore(READS_AT_ONCE)
         # UIDs of the pods for which a missing answer was logged, since the last answer.
         self._told: set[str] = set()
         # UID -> when an answer about the pod was applied, of which the source may not have heard yet; the oldest first.
@@ -44,7 +48,8 @@ class LiveReader:
     async def look(self, assumed: Pod) -> Truth:
         """Read an assumed pod. Except after UNBOUND and NO_ANSWER, the cache has then confirmed or forgotten it."""
         try:
-            live = await self._binder.get_pod(assumed.namespace, assumed.name)
+            async with self._turn:
+                live = await self._binder.get_pod(assumed.namespace, assumed.name)
         except ApiError as error:
             self._tell(assumed, error)
             self._state.metrics.bind_doubt(Truth.NO_ANSWER)

@@ -212,7 +212,10 @@ class FaultProxy:
                 return web.Response(status=upstream.status, body=body, headers=_end_to_end(upstream.headers))
             response = web.StreamResponse(headers=_end_to_end(upstream.headers))
             response.enable_chunked_encoding()
-            await response.prepare(received)
+            try:
+                await response.prepare(received)
+            except ConnectionError:
+                return _reset(received)  # the client has hung up meanwhile, which is its own affair
             json_lines = PROTOBUF not in upstream.headers.get("Content-Type", "")
             stream = WatchStream(request, response, faults, json_lines=json_lines)
             self.watches.append(stream)
@@ -222,7 +225,8 @@ class FaultProxy:
                 self.watches.remove(stream)
         if end.reset:
             return _reset(received)
-        await response.write_eof()
+        with contextlib.suppress(ConnectionError):
+            await response.write_eof()
         return response
 
 

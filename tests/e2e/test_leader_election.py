@@ -74,6 +74,25 @@ async def test_a_clean_stop_hands_over_within_the_retry_period(cluster, tmp_path
         assert (lease["leaseDurationSeconds"], lease["leaseTransitions"]) == (15, 1)
 
 
+async def test_nothing_that_was_decided_arrives_after_the_release(cluster, tmp_path):
+    """A condition that is on its way when the leader is stopped; whoever takes over may have written another one by then."""
+    await cluster.make_nodes(1, capacity={"cpu": "1", "pods": "10"})
+    async with replicas(cluster, tmp_path, 2, "--leader-elect", proxied=True) as (first, second):
+        slow = first.proxy.add(Delay(2.0), method="PATCH", path=r"/pods/.*/status$")
+        await cluster.make_pods(1, name="large", requests={"cpu": "64"})
+        await slow.wait(1)
+        assert await first.stop() == 0
+        await wait_until(second.leads, 5)
+        released = next(each.received for each in await lease_writes(cluster) if not each.holder)
+        patches = [
+            datetime.fromisoformat(event.received).timestamp()
+            for event in cluster.audit.events(resource="pods", subresource="status", user=first.user)
+        ]
+        assert patches, "the condition was on its way"
+        assert max(patches) < released
+        assert await hand_over(cluster) <= 2
+
+
 @pytest.mark.parametrize("source", ["reflector", "kopf"])
 async def test_a_crash_hands_over_when_the_lease_has_run_out(cluster, tmp_path, source):
     await cluster.make_nodes(5, capacity={"cpu": "40", "pods": "500"})

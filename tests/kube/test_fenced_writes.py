@@ -279,6 +279,38 @@ async def test_the_kernel_delivers_nothing_after_the_time_that_the_fence_gave(tm
         assert connection._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) > 4000
 
 
+async def test_a_request_through_a_proxy_that_is_given_up_is_withdrawn_as_well(tmp_path):
+    async with serving(tmp_path, proxied=True) as (server, transport):
+        server.answers.append(None)
+        with pytest.raises(OutcomeUnknownError):
+            await transport.send("POST", "/x", b"{}", fence=Gate(0.1))
+
+        async def ended():
+            return bool(server.endings)
+
+        await wait_until(ended, 2, 0.01)
+        assert server.endings == ["reset"]
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="asks Linux's option back")
+async def test_the_kernel_is_limited_through_a_proxy_and_towards_an_extender_as_well(tmp_path):
+    async with serving(tmp_path, proxied=True) as (_, transport):
+        await transport.send("POST", "/x", b"{}", fence=Gate(1.25))
+        assert_limited(transport._session)
+    server = ExtenderServer(http({}))
+    async with extender(server, fence=Gate(1.25)) as found:
+        await found.bind(POD, "n")
+        assert_limited(found._session())
+
+
+def assert_limited(session):
+    [held] = [each for kept in session.connector._conns.values() for each in kept]
+    kernel = held[0].transport.get_extra_info("socket")
+    assert kernel.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == pytest.approx(1250, abs=5)
+    assert kernel.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert kernel.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER) == 0, "nothing is left to be withdrawn"
+
+
 # Each of the writers.
 
 
@@ -389,3 +421,36 @@ async def test_the_bind_of_an_extender_is_given_up_when_the_fence_says_so():
     async with asyncio.timeout(2), extender(ExtenderServer(hang), fence=Gate(0.1)) as found:
         with pytest.raises(Exception, match="no answer"):
             await found.bind(POD, "n")
+
+
+# At the end of a leader.
+
+
+async def test_a_condition_under_way_ends_before_the_lease_is_released_and_others_are_dropped(tmp_path):
+    async with serving(tmp_path) as (server, transport):
+        writer = ApiStatusWriter(transport, TokenBucket(-1, 1), WriteSettings(concurrent_patches=1), fence=Gate(0.4))
+        running = asyncio.create_task(writer.run())
+        server.answers.append(None)
+        writer.patch_status(POD, CONDITION)
+        await asyncio.sleep(0.05)
+        writer.patch_status(replace(POD, uid="another"), CONDITION)
+        assert await writer.settle(0.05, 0.1) == 1, "its request may still arrive"
+        writer.patch_status(replace(POD, uid="third"), CONDITION)
+        assert await writer.settle(0.0, 2.0) == 0
+        assert dict(writer.dropped) == {"stopping": 2, "failed": 1}
+        assert len(server.requests) == 1, "what is not over is not tried again"
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_write_about_a_volume_is_waited_for_though_its_caller_has_given_up(tmp_path):
+    async with serving(tmp_path) as (server, transport):
+        writer = ApiVolumeWriter(transport, TokenBucket(-1, 1), Gate(0.4))
+        claim = PersistentVolumeClaim.from_dict({"metadata": {"name": "c", "namespace": "d", "uid": "1"}, "spec": {}})
+        server.answers.append(None)
+        asking = asyncio.create_task(writer.select_node(claim, "n"))
+        await asyncio.sleep(0.05)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        assert await writer.settle(0.05) == 1
+        assert await writer.settle(2.0) == 0

@@ -9,9 +9,9 @@ import yaml
 from aiohttp import web
 
 from schedcache.kube.http.credentials import load_credentials
-from schedcache.kube.http.sockets import probing_socket
 from schedcache.kube.http.transport import Transport
 from schedcache.kube.settings import RequestSettings
+from schedcache.kube.sockets import probing_socket
 from schedcache.ports import RefusedError, UnavailableError
 
 PATH = "/api/v1/x"

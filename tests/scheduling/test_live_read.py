@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from schedcache.ports import OutcomeUnknownError, UnavailableError
+from schedcache.scheduling.live_read import READS_AT_ONCE
 from schedcache.testing import settle
 from tests.scheduling.world import Api, World, raises
 
@@ -122,4 +123,34 @@ async def test_a_bind_that_ends_after_its_pod_was_deleted_and_came_back_leaves_t
         assert [uid for uid, reason, _ in world.recorder.events if reason == "Scheduled"] == ["a"]
         assert "binding cycle failed" not in capsys.readouterr().out
         await world.advance(60)
+        world.check_at_rest()
+
+
+class Counting(Api):
+    """Reads take a turn of their own, and are counted while they last."""
+
+    under_way = most = 0
+
+    async def get_pod(self, namespace, name):
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            return await super().get_pod(namespace, name)
+        finally:
+            self.under_way -= 1
+
+
+async def test_reads_of_pods_in_doubt_are_few_at_a_time_and_none_is_lost():
+    api = Counting()
+    count = 3 * READS_AT_ONCE
+    async with World(api=api) as world:
+        world.add_node("n1", cpu="1000", pods="1000")
+        api.after_bind += [raises(UNKNOWN)] * count
+        for number in range(count):
+            api.create(f"pod-{number}")
+        await world.advance(5)
+        assert 1 < api.most <= READS_AT_ONCE
+        assert world.metrics.doubts == ["bound"] * count
         world.check_at_rest()

@@ -25,7 +25,7 @@ from tests.seeds.api_server import BOOKMARK_SECONDS, Answer, ApiServer, Watch, s
 from tests.seeds.virtual_loop import VirtualLoop
 
 KEEPALIVE_SECONDS = 25.0
-"""After so long without an acknowledgement, TCP ends a connection of ours (`kube.http.sockets`)."""
+"""After so long without an acknowledgement, TCP ends a connection of ours (`kube.sockets`)."""
 WORLD = Context()
 """Of callbacks that belong to no process."""
 PAUSES = (0.0, 0.0, 0.001, 0.001, 0.002, 0.005, 0.02)

@@ -6,6 +6,7 @@ import ssl
 import time
 
 import aiohttp
+import aiohttp.web
 import kubernetes
 import pytest
 
@@ -197,6 +198,36 @@ async def test_a_reset_is_a_reset_and_not_a_close(proxy):
     proxy.add(Reset())
     with pytest.raises(ConnectionResetError):
         await raw_get(proxy)
+
+
+async def test_a_client_that_has_hung_up_is_no_error_of_the_proxy(proxy, through, caplog, monkeypatch):
+    """Its end may be seen just when the watch is to be ended properly."""
+
+    async def gone(_response, _data=b""):
+        raise aiohttp.ClientConnectionResetError("Cannot write to closing transport")
+
+    monkeypatch.setattr(aiohttp.web.StreamResponse, "write_eof", gone)
+    asking = asyncio.create_task(raw_watch(proxy))
+
+    async def watching():
+        return bool(proxy.watches)
+
+    await wait_until(watching, 5, 0.01)
+    proxy.watches[0].cut()
+    await asyncio.wait([asking], timeout=2)
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+async def raw_watch(proxy):
+    headers = {"Authorization": f"Bearer {proxy._control_plane.admin_token}"}
+    context = ssl.create_default_context(cafile=str(proxy._control_plane.ca_file))
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{proxy.url}{PODS}?watch=true", headers=headers, ssl=context) as answer,
+    ):
+        await answer.read()
 
 
 async def raw_get(proxy):

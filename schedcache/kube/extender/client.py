@@ -8,6 +8,7 @@ from typing import Self, TypeVar
 from urllib.request import getproxies_environment
 
 import aiohttp
+from aiohttp.payload import Payload
 from kubernetes.client.rest import should_bypass_proxies
 from yarl import URL
 
@@ -15,6 +16,7 @@ from schedcache import __version__
 from schedcache.kube.extender import wire
 from schedcache.kube.extender.tls import TLSError, TLSSettings, make_context
 from schedcache.kube.held_back_body import HeldBackBody
+from schedcache.kube.sockets import probing_socket
 from schedcache.model import Node, Pod
 from schedcache.ports import ExtenderError, ExtenderResult, Fence, FilterAnswer, MetaVictims, Victims, asks_for
 
@@ -77,7 +79,7 @@ class HttpExtenders:
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
             # Bindings, which alone are asked for side by side, are bounded where they are begun.
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=probing_socket),
             cookie_jar=aiohttp.DummyCookieJar(),
             # An answer that unpacks to gigabytes must not.
             auto_decompress=False,
@@ -203,7 +205,7 @@ class HttpExtender:
             text = f"the connection ended: {str(error) or type(error).__name__}"
             raise self._failure(verb, text, ExtenderResult.DISCONNECTED) from error
 
-    async def _post(self, verb: str, request: wire.Body, data: bytes | AsyncIterator[bytes]) -> bytearray:
+    async def _post(self, verb: str, request: wire.Body, data: "bytes | Payload | AsyncIterator[bytes]") -> bytearray:
         """The body of the answer."""
         size = sum(map(len, request))
         async with self._session().post(

@@ -27,9 +27,9 @@ from schedcache.kube.http.outcomes import (
     refusal_of,
 )
 from schedcache.kube.http.request_stats import RequestStats
-from schedcache.kube.http.sockets import probing_socket
 from schedcache.kube.http.write_connections import WriteConnections
 from schedcache.kube.settings import RequestSettings
+from schedcache.kube.sockets import probing_socket
 from schedcache.ports import Fence
 
 __all__ = ["Transport"]

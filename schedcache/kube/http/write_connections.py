@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from schedcache.kube.http.credentials import Access
 from schedcache.kube.http.http_answer import Answer, AnswerReader, NoAnswerError
-from schedcache.kube.http.sockets import deliver_within, withdraw_on_close
 from schedcache.kube.http.tls import TLSProtocol
+from schedcache.kube.sockets import deliver_within, withdraw_on_close
 from schedcache.ports import Fence, FencedError
 
 

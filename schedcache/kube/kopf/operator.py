@@ -19,11 +19,11 @@ import structlog
 
 from schedcache.kube.http.credentials import Access, CredentialError, Credentials
 from schedcache.kube.http.outcomes import CONNECTION_FAILURES, WATCH, done, failure, retry_after
-from schedcache.kube.http.sockets import probing_socket
 from schedcache.kube.http.threads import DaemonThreads
 from schedcache.kube.http.transport import USER_AGENT
 from schedcache.kube.kopf import quiet
 from schedcache.kube.settings import KopfSettings
+from schedcache.kube.sockets import probing_socket
 from schedcache.kube.watch.contact import Contact
 from schedcache.kube.watch.edges import Ending, ending_of, ending_of_status
 from schedcache.kube.watch.kinds import Kind

@@ -12,6 +12,7 @@ from schedcache.ports import ApiError
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 """Every user who is authenticated may ask there what he may do (the role system:basic-user); nothing is stored."""
+NAMESPACES = "/api/v1/namespaces"
 ASK_SECONDS = 5.0
 
 log = structlog.get_logger()
@@ -25,8 +26,13 @@ class _Review(msgspec.Struct):
     status: _Verdict
 
 
+class _List(msgspec.Struct):
+    items: list[msgspec.Raw]
+
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Review).decode
+_decode_list = msgspec.json.Decoder(_List).decode
 
 
 class BindRights:
@@ -65,7 +71,10 @@ class BindRights:
             self._asked_for.clear()
             namespace = self.denied_in or self._doubted
             allowed = await self._may_bind(namespace)
-            if allowed is False and not self.denied_in:
+            if allowed is False and await self._is_gone(namespace):
+                # With everything in it: rights there concern nobody any more, and are never granted again.
+                self.denied_in = ""
+            elif allowed is False and not self.denied_in:
                 log.error("not allowed to bind pods: the verb create on pods/binding is needed", namespace=namespace)
                 self.denied_in = namespace
             elif allowed and self.denied_in:
@@ -75,6 +84,15 @@ class BindRights:
             if self.denied_in:
                 # Whether or not there is a pod to try it with.
                 self._asked_for.set()
+
+    async def _is_gone(self, namespace: str) -> bool:
+        """Whether the API server says that there is no such namespace; it need not let us know."""
+        try:
+            # A list, which we may make for plugins anyway; reading one object would need a right of its own.
+            found = await self._transport.get(NAMESPACES, {"fieldSelector": f"metadata.name={namespace}"})
+            return not _decode_list(found).items
+        except (ApiError, *DECODE_ERRORS):
+            return False
 
     async def _may_bind(self, namespace: str) -> bool | None:
         """None if there was no answer that says so."""

@@ -1,5 +1,6 @@
 """Writes the outcome of scheduling into a pod's status, in the background."""
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -41,7 +42,7 @@ class ApiStatusWriter:
         written: patches that succeeded.
         skipped: patches that were not sent, since they would have changed nothing.
         retries: patches that were sent again.
-        dropped: by reason (gone, replaced, refused, failed, full, fenced): patches that were not written.
+        dropped: by reason (gone, replaced, refused, failed, full, fenced, stopping): patches that were not written.
     """
 
     def __init__(
@@ -84,6 +85,18 @@ class ApiStatusWriter:
         """Wait until everything is written, for at most `timeout` seconds. Returns how many writes are left."""
         return await self._queue.drain(timeout)
 
+    async def settle(self, seconds: float, longest: float) -> int:
+        """The end of a leader: write what waits for `seconds`, forget the rest, and see what is under way to its end.
+
+        Returns how many writes were not over after `longest` seconds in all: they may still arrive.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + longest
+        await self._queue.drain(seconds)
+        # Whoever leads next finds out by himself why the pods wait.
+        self.dropped["stopping"] += self._queue.close()
+        return await self._queue.drain(max(0.0, until - loop.time()))
+
     def patch_status(self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None = None) -> None:
         """Queue the write. None leaves that part alone; `nominated_node_name` "" clears it. Newer writes replace waiting ones."""
         if waiting := self._queue.get(pod.uid):
@@ -99,7 +112,7 @@ class ApiStatusWriter:
         if condition is None and nominated_node_name is None:
             self.skipped += 1
         elif not self._queue.put(pod.uid, _Write(pod, condition, nominated_node_name)):
-            self.dropped["full"] += 1
+            self.dropped["stopping" if self._queue.closed else "full"] += 1
 
     async def nominate(self, pod: Pod, node_name: str) -> None:
         """Write the nomination now, and with it what waits for the pod. Raises NotFoundError where the pod is gone, and ApiError."""
@@ -120,7 +133,9 @@ class ApiStatusWriter:
 
     async def _write(self, uid: str, write: _Write) -> None:
         try:
-            await self._send_patch(write, self._rate, obsolete=lambda: self._queue.get(uid) is not None)
+            await self._send_patch(
+                write, self._rate, obsolete=lambda: self._queue.closed or self._queue.get(uid) is not None
+            )
         except ApiError as error:
             self._give_up(write.pod, error)
 

@@ -1,5 +1,6 @@
 """Reserving volumes, and asking for new ones: what PreBind of VolumeBinding writes."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -40,6 +41,14 @@ class ApiVolumeWriter:
         self._transport = transport
         self._rate = rate
         self._fence = fence
+        self._under_way: set[asyncio.Task[bytes]] = set()
+
+    async def settle(self, longest: float) -> int:
+        """Wait until what was sent is answered, also for callers who gave up. Returns how many are not after `longest` seconds."""
+        if not self._under_way:
+            return 0
+        _, late = await asyncio.wait(self._under_way, timeout=longest)
+        return len(late)
 
     async def prebind(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
         """Reserve the volume for the claim; its annotation bound-by-controller is written where `volume` has it."""
@@ -67,10 +76,24 @@ class ApiVolumeWriter:
         metadata = {"uid": obj.uid, "resourceVersion": obj.resource_version, "annotations": annotations}
         await self._rate.acquire("PATCH")
         body = _encode({"metadata": metadata, **parts})
-        answer = await self._transport.send("PATCH", path, body, STRATEGIC_MERGE_PATCH, fence=self._fence)
+        answer = await self._sent(path, body)
         try:
             return read(answer)
         except MalformedObjectError as error:
             raise OutcomeUnknownError(
                 f"PATCH {path}: the answer cannot be read: {error}", reason="Malformed"
             ) from error
+
+    async def _sent(self, path: str, body: bytes) -> bytes:
+        """The answer. A caller who gives up leaves the request to itself: taken back in the middle, nobody would know what became of it."""
+        sending = asyncio.create_task(
+            self._transport.send("PATCH", path, body, STRATEGIC_MERGE_PATCH, fence=self._fence)
+        )
+        self._under_way.add(sending)
+        sending.add_done_callback(self._over)
+        return await asyncio.shield(sending)
+
+    def _over(self, sending: asyncio.Task[bytes]) -> None:
+        self._under_way.discard(sending)
+        if not sending.cancelled():
+            sending.exception()  # the caller's, if he is still there

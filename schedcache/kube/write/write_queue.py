@@ -28,6 +28,7 @@ class WriteQueue(Generic[V]):
         permit: awaited before each write is taken from those that wait, so that it can still be replaced or claimed meanwhile.
 
     Attributes:
+        closed: nothing is taken any more.
         crashes: exceptions that came out of `write`.
     """
 
@@ -51,6 +52,7 @@ class WriteQueue(Generic[V]):
         self._idle = asyncio.Event()
         self._idle.set()
         self.crashes = 0
+        self.closed = False
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -64,6 +66,8 @@ class WriteQueue(Generic[V]):
 
     def put(self, key: str, value: V) -> bool:
         """Write the value, in place of one that waits under the key; False, and nothing is done, if there is no room."""
+        if self.closed:
+            return False
         if key not in self._waiting and len(self._waiting) >= self._limit:
             return False
         self._waiting[key] = value
@@ -75,6 +79,14 @@ class WriteQueue(Generic[V]):
         """Forget what waits under the key."""
         self._waiting.pop(key, None)
         self._note_idle()
+
+    def close(self) -> int:
+        """Take nothing from now on, and forget what waits; writes under way go on. Returns how many were forgotten."""
+        self.closed = True
+        forgotten = len(self._waiting)
+        self._waiting.clear()
+        self._note_idle()
+        return forgotten
 
     @asynccontextmanager
     async def claimed(self, key: str) -> AsyncIterator[V | None]:

@@ -25,7 +25,7 @@ def probing_socket(address: tuple[Any, ...]) -> socket.socket:
 
 
 _USER_TIMEOUT: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)
-_AT_ONCE = struct.pack("ii", 1, 0)
+_AT_ONCE, _IN_ITS_TIME = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
 
 
 def deliver_within(connection: socket.socket | None, seconds: float) -> None:
@@ -37,7 +37,10 @@ def deliver_within(connection: socket.socket | None, seconds: float) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, max(1, round(seconds * 1000)))
 
 
-def withdraw_on_close(connection: socket.socket | None) -> None:
-    """When the connection is closed, what has not arrived is dropped. Otherwise the kernel would go on trying to deliver it."""
+def withdraw_on_close(connection: socket.socket | None, *, wanted: bool = True) -> None:
+    """When the connection is closed, what has not arrived is dropped. Otherwise the kernel would go on trying to deliver it.
+
+    `wanted=False` takes that back.
+    """
     if connection is not None:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE if wanted else _IN_ITS_TIME)
