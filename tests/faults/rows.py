@@ -343,7 +343,7 @@ _ROWS = (
     Row(
         "network-cut",
         "every packet between scheduler and API server is dropped silently for 60 s, and then not any more",
-        "`/readyz` fails after 40 s at most",
+        "`/readyz` fails after 15 s",
         within=90,
         root=True,
         invariants=HEALTH,

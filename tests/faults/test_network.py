@@ -37,5 +37,5 @@ async def test_all_packets_are_lost_for_a_minute(world):
         await asyncio.sleep(60)
         world.calm()
         link.lose(0)
-    world.unready(40)
+    world.unready(15)
     await world.healed()

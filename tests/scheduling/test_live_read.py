@@ -146,7 +146,7 @@ async def test_reads_of_pods_in_doubt_are_few_at_a_time_and_none_is_lost():
     api = Counting()
     count = 3 * READS_AT_ONCE
     async with World(api=api) as world:
-        world.add_node("n1", cpu="1000", pods="1000")
+        world.add_node("n1", cpu="1000")
         api.after_bind += [raises(UNKNOWN)] * count
         for number in range(count):
             api.create(f"pod-{number}")
