@@ -53,6 +53,10 @@ class EventHandlers:
     def on_delete(self, kind: str, obj: KubernetesObject, *, missed: bool) -> None:
         self._apply(kind, DELETE, self._delete, obj)
 
+    def on_end_read(self, pod: Pod) -> None:
+        """A pod was read live, and is finished or gone."""
+        self._apply(POD, DELETE, lambda _kind, ended: self._pods.end(ended), pod)
+
     def on_synced(self, kind: str) -> None:
         self._synced.add(kind)
 

@@ -7,8 +7,8 @@ from itertools import islice
 import structlog
 
 from schedcache.model import Pod
-from schedcache.ports import ApiError, Binder, EventSink
-from schedcache.scheduling.event_handlers import POD
+from schedcache.ports import ApiError, Binder
+from schedcache.scheduling.event_handlers import POD, EventHandlers
 from schedcache.scheduling.state import SchedulingState
 
 REMEMBERED_SECONDS = 600.0
@@ -35,7 +35,7 @@ class Truth(StrEnum):
 class LiveReader:
     """Reads pods past every cache, and handles the result as if it came from the watch."""
 
-    def __init__(self, state: SchedulingState, binder: Binder, sink: EventSink) -> None:
+    def __init__(self, state: SchedulingState, binder: Binder, sink: EventHandlers) -> None:
         self._state = state
         self._binder = binder
         self._sink = sink
@@ -62,7 +62,10 @@ class LiveReader:
         self._state.metrics.bind_doubt(truth)
         self._remember(assumed.uid)
         if truth is Truth.GONE:
-            self._sink.on_delete(POD, held or assumed, missed=True)
+            if held is None:
+                self._sink.on_delete(POD, assumed, missed=True)
+            else:
+                self._sink.on_end_read(held)
         elif held is not None and live is not None:
             self._sink.on_update(POD, held, live)
         return truth

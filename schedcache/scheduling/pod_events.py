@@ -7,6 +7,9 @@ from schedcache.model import Pod, compare_resource_versions
 from schedcache.queue.events import ASSIGNED_POD_ADD, pod_update_events
 from schedcache.scheduling.state import SchedulingState, at_most_priority_of
 
+_ENDED_KEPT = 10_000
+"""The source tells of each end in its time, unless it never knew the pod."""
+
 
 class PodEvents:
     """Takes changes of pods. The cache comes first and the queue second, so that a woken pod sees the change.
@@ -33,6 +36,8 @@ class PodEvents:
         self._reject_waiting = reject_waiting
         self._abandon = abandon
         self._deletion_seen = deletion_seen
+        self._ended: dict[str, None] = {}
+        """UIDs of pods whose end was read live and has not come from the source yet, oldest first."""
 
     def add(self, pod: Pod) -> None:
         """A pod that is new, or that the source takes for new."""
@@ -44,6 +49,10 @@ class PodEvents:
             # Its predecessor's deletion was missed (kubernetes/kubernetes#85726).
             self.delete(held)
         if pod.finished:
+            self._ended.pop(pod.uid, None)
+            return
+        if pod.uid in self._ended:
+            # From before its end: the source is behind what was read.
             return
         self._state.pods.put(pod)
         if pod.node_name:
@@ -59,9 +68,17 @@ class PodEvents:
         else:
             self._changed(held, new)
 
+    def end(self, pod: Pod) -> None:
+        """A pod that is finished or gone, as was read live; the source may still tell of it as it was."""
+        self.delete(pod)
+        self._ended[pod.uid] = None
+        if len(self._ended) > _ENDED_KEPT:
+            del self._ended[next(iter(self._ended))]
+
     def delete(self, pod: Pod) -> None:
         """A pod that is gone, in its last known state, which may lack its node after a gap."""
         state = self._state
+        self._ended.pop(pod.uid, None)
         state.status_writer.forget(pod.uid)
         if state.pods.held(pod) is not None:
             # Only then: the queue goes by names, and this one may be a successor's by now.
@@ -83,6 +100,8 @@ class PodEvents:
     def replace(self, pods: Sequence[Pod]) -> None:
         """All pods, read again, for a cache that holds only the pods that are being bound and still have no node."""
         state = self._state
+        # A restored backup may bring them back.
+        self._ended.clear()
         present = {pod.uid for pod in pods}
         for pod in [pod for pod in state.pods.values() if pod.uid not in present]:
             self._end_binding(pod.uid, "the pod is gone")

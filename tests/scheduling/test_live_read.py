@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from schedcache.ports import OutcomeUnknownError, UnavailableError
 from schedcache.scheduling.live_read import READS_AT_ONCE
@@ -154,3 +155,38 @@ async def test_reads_of_pods_in_doubt_are_few_at_a_time_and_none_is_lost():
         assert 1 < api.most <= READS_AT_ONCE
         assert world.metrics.doubts == ["bound"] * count
         world.check_at_rest()
+
+
+class Finished(Api):
+    """Reads show that the pod has run and ended, which no event has told yet."""
+
+    async def get_pod(self, namespace, name):
+        found = await super().get_pod(namespace, name)
+        return replace(found, node_name="n1", phase="Succeeded", resource_version=self.version())
+
+
+async def test_events_from_before_the_end_that_was_read_do_not_bring_the_pod_back():
+    api = Finished()
+    async with World(api=api) as world:
+        world.add_node("n1")
+        api.before_bind.append(raises(UNKNOWN))
+        pod = api.create("a")
+        await world.advance(5)
+        assert world.metrics.doubts == ["gone"]
+        for late in (pod, pod.with_node("n1"), pod):
+            world.scheduler.handlers.on_update("Pod", pod, late)
+            assert (len(world.pods), world.requested("n1")) == (0, 0)
+            assert world.queue.find("default", "a") is None
+        world.scheduler.handlers.on_update("Pod", pod, replace(pod, phase="Succeeded"))
+        assert len(world.pods) == 0
+
+
+async def test_a_backup_that_was_restored_brings_it_back_all_the_same():
+    api = Finished()
+    async with World(api=api) as world:
+        node = world.add_node("n1")
+        api.before_bind.append(raises(UNKNOWN))
+        pod = api.create("a")
+        await world.advance(5)
+        world.scheduler.handlers.on_rebuild({"Pod": [pod], "Node": [node]})
+        assert len(world.pods) == 1
