@@ -13,9 +13,10 @@ import pytest
 
 from schedcache.app.deadlines import HealthSettings, StopSettings
 from schedcache.app.settings import Settings
-from schedcache.kube.http import sockets
+from schedcache.kube import sockets
 from schedcache.kube.kopf.operator import ERROR_DELAYS
 from schedcache.kube.leader_election import elector
+from schedcache.kube.leader_election.fence import _CLOCK_RATES
 from schedcache.kube.settings import (
     KopfSettings,
     LeaderElectionSettings,
@@ -95,7 +96,7 @@ QUOTED = {
         ("without an open watch for {} s**", HealthSettings.lost_seconds),
         ("The first three attempts to connect again come within {} s", at_most(SourceSettings.backoff, 3)),
         ("nothing has come over it for {} s**", HealthSettings.stale_seconds),
-        ("TCP ends the watch after {} s, and readiness fails {} s later", keepalive(), HealthSettings.lost_seconds),
+        ("before any watch does: TCP ends that only after {} s", keepalive()),
         ("No question has been answered for {} s**", HealthSettings.answer_seconds),
         (
             "is asked every {} s (see above), and has {} s for its answer",
@@ -201,6 +202,10 @@ QUOTED = {
             ELECTION.lease_duration_seconds + LOOKS[1] * ELECTION.retry_period_seconds,
         ),
         ("outage of the API server that is longer than {} s", ELECTION.renew_deadline_seconds),
+        (
+            "end of the Lease (by default {} s) does no harm",
+            round(_CLOCK_RATES * ELECTION.lease_duration_seconds - ELECTION.renew_deadline_seconds, 2),
+        ),
         ("neither read nor renew the Lease for {} s", HealthSettings.lost_seconds),
         ("every {} to {} s, so that a release", *(look * ELECTION.retry_period_seconds for look in LOOKS)),
     ],
