@@ -1,11 +1,13 @@
 """What is special about kopf as an event source."""
 
 import asyncio
+import gc
 import logging
 from collections import Counter
 
 import aiohttp
 import pytest
+from kopf._core.reactor.inventory import ResourceMemory
 
 from schedcache.kube.http.credentials import CredentialError, load_credentials
 from schedcache.kube.http.transport import Transport
@@ -15,6 +17,7 @@ from schedcache.kube.kopf.source import KopfSource
 from schedcache.kube.settings import KopfSettings
 from schedcache.ports import Backoff
 from schedcache.testing import Answer, free_ports, wait_until
+from schedcache.testing.faults import error_event
 from tests.kube.worlds import PATHS, RecordingSink, World, open_world
 
 pytestmark = pytest.mark.controlplane
@@ -115,6 +118,44 @@ async def test_late_news_brings_nothing_back(world: World):
         fed.apply(type_, pod)
     await world.agrees()
     assert world.sink.added[pod["metadata"]["uid"]] == 1
+
+
+async def delete_pods(world: World, count: int) -> None:
+    for number in range(count):
+        await world.cluster.delete(f"/api/v1/namespaces/default/pods/pod-{number}", grace_seconds=0)
+
+
+async def test_kopf_keeps_nothing_of_what_was_deleted_behind_its_back(world: World):
+    def kept():
+        gc.collect()
+        return sum(isinstance(obj, ResourceMemory) for obj in gc.get_objects())
+
+    await world.cluster.make_pods(10)
+    await world.synced()
+    await world.agrees()
+    [watch, _] = await world.watching()
+    # The next thing that it sees is a list, which says nothing of those that are gone.
+    refused = world.proxy.add(Answer(500), path=f"^{PATHS['Pod']}$")
+    await watch.inject(error_event(410))
+    await refused.wait()
+    await delete_pods(world, 10)
+    world.proxy.clear()
+    await world.agrees()
+    assert world.source.stats.kinds["Pod"].missed_deletes == 10
+    await world.until(lambda: kept() == 0)
+
+
+async def test_the_deleted_are_remembered_no_longer_than_to_the_next_sweep(world: World):
+    await world.synced()
+    fed = world.source._fed["Pod"]
+    for _ in range(3):
+        await world.cluster.make_pods(10)
+        await world.agrees()
+        await delete_pods(world, 10)
+        await world.agrees()
+        await world.until(lambda: fed.graves.floor == fed.version)
+    # Two leave for each one that comes.
+    assert len(fed.graves) <= 10
 
 
 async def test_the_liveness_endpoint_tells_what_is_held(cluster, proxy):

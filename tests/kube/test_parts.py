@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from schedcache.kube.http.answers import FORGET_SECONDS, Answers
 from schedcache.kube.http.outcomes import ThrottledError, retry_after
 from schedcache.kube.http.threads import DaemonThreads
-from schedcache.kube.settings import SourceSettings
+from schedcache.kube.kopf.fed import Fed
+from schedcache.kube.settings import KopfSettings, SourceSettings
 from schedcache.kube.watch.contact import Contact
 from schedcache.kube.watch.decoder import (
     BrokenStreamError,
@@ -35,6 +36,7 @@ from schedcache.kube.watch.lister import Lister
 from schedcache.kube.watch.pacing import BackoffManager, Timing
 from schedcache.kube.watch.stats import KindStats
 from schedcache.kube.watch.store import Listing, ObjectStore, SinkError
+from schedcache.kube.watch.sweep import Findings
 from schedcache.kube.write.binder import ApiBinder
 from schedcache.kube.write.event_recorder import ApiEventRecorder, cut_note, event_name
 from schedcache.kube.write.rate import TokenBucket
@@ -220,7 +222,37 @@ def test_the_dead_stay_dead_and_are_forgotten_in_the_end():
     for number in range(3):
         graves.bury(f"later-{number}", "30")
     assert "a" not in graves
-    assert len(graves._buried) == 3
+    assert len(graves) == 3
+
+
+def test_the_dead_are_forgotten_once_a_complete_list_is_newer():
+    graves = Graveyard(lambda: 0.0)
+    for number in range(1000):
+        graves.bury(f"uid-{number}", str(number))
+        graves.floor = str(number)
+    assert len(graves) < 3
+    for number in (500, 999):
+        assert graves.covers(f"uid-{number}", "400"), "the list covers them"
+
+
+def test_the_dead_stay_remembered_if_no_version_can_be_compared():
+    graves = Graveyard(lambda: 0.0)
+    for number in range(10):
+        graves.bury(f"uid-{number}", "opaque")
+        graves.floor = "dark"
+    assert len(graves) == 10
+
+
+def test_kopf_is_behind_until_it_has_reported_the_version_that_was_listed_readable_or_not():
+    store, _ = store_of()
+    fed = Fed(store, Lister(None, store, KopfSettings(), time.monotonic), KopfSettings(), time.monotonic)
+    findings = Findings([], {"uid-a": ""}, 1, "10", False, {"uid-a": "default/a"}, {"uid-a": "9"}, 0)
+    error = MalformedObjectError("Pod", "a", "spec", "bad")
+    assert fed.still_behind(findings) == ["uid-a"]
+    store.malformed(identify(pod("a", 8)), error)
+    assert fed.still_behind(findings) == ["uid-a"], "that was an older one"
+    store.malformed(identify(pod("a", 9)), error)
+    assert fed.still_behind(findings) == []
 
 
 async def test_tokens_come_at_their_rate_first_come_first_served():

@@ -15,6 +15,8 @@ from schedcache.app.deadlines import HealthSettings, StopSettings
 from schedcache.app.settings import Settings
 from schedcache.kube import sockets
 from schedcache.kube.kopf.operator import ERROR_DELAYS
+from schedcache.kube.http import sockets
+from schedcache.kube.kopf.operator import ERROR_DELAY_SECONDS
 from schedcache.kube.leader_election import elector
 from schedcache.kube.leader_election.fence import _CLOCK_RATES
 from schedcache.kube.settings import (
@@ -115,7 +117,7 @@ QUOTED = {
         ("waits {} s at most, and kopf never", KopfSettings.retry_after_limit_seconds),
         ("after {} s without a watch or an event", KopfSettings.blind_seconds),
         ("until then sweeps come every {} s", KopfSettings.blind_sweep_seconds),
-        ("| {} s at most |", max(ERROR_DELAYS)),
+        ("| {} s at most |", ERROR_DELAY_SECONDS),
         ("| {} s apart, as each login", KopfSettings.relogin_seconds),
         ("for {} s it would report that all is well", HealthSettings.stale_seconds),
         ("kopf {} alone cannot keep them", required("kopf")),
@@ -123,6 +125,7 @@ QUOTED = {
         ("in the end every {} s", KopfSettings.error_backoff.limit),
         ("if {} sweeps find it behind", KopfSettings.stale_sweeps),
         ("A sweep waits {} seconds for kopf", KopfSettings.sweep_grace_seconds),
+        ("or for {} minutes if none succeeds", ("kube.watch.graveyard:REMEMBERED_SECONDS", MINUTE)),
         ("with the pod's UID; {} at once", WriteSettings.concurrent_binds),
         ("sent again, {} times in about {} seconds", WriteSettings.retry_tries, round(RETRYING)),
         ("after Retry-After, {} times at most", RequestSettings.throttled_tries),

@@ -8,7 +8,7 @@ from schedcache.kube.watch.contact import Contact
 from schedcache.kube.watch.decoder import identify
 from schedcache.kube.watch.graveyard import Graveyard, is_newer
 from schedcache.kube.watch.lister import Lister
-from schedcache.kube.watch.store import Listing, ObjectStore
+from schedcache.kube.watch.store import ObjectStore
 from schedcache.kube.watch.sweep import Findings
 from schedcache.model import MalformedObjectError
 
@@ -80,10 +80,10 @@ class Fed:
         self.graves = Graveyard(self._clock)
         self.version = ""
 
-    def listed(self, listing: Listing) -> None:
-        """A complete list has been applied: older events are out of date."""
-        self.graves.floor = listing.resource_version
-        self.advance(listing.resource_version)
+    def listed(self, version: str) -> None:
+        """All that the server had at that resourceVersion is held, and nothing else: older events are out of date."""
+        self.graves.floor = version
+        self.advance(version)
 
     def lost(self, why: str) -> None:
         """An operator that was joined does not report this kind, or the server does not answer."""
@@ -106,6 +106,8 @@ class Fed:
         for uid, version in findings.behind.items():
             held = self.store.get(uid)
             now = held.resource_version if held is not None else ""
-            if now == version and uid not in self.graves and not self.store.unreadable_version(uid):
+            # What it has reported may be unreadable.
+            reported = not is_newer(findings.versions[uid], self.store.unreadable_version(uid))
+            if now == version and uid not in self.graves and not reported:
                 found.append(uid)
         return found

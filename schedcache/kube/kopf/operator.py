@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 import kopf
 import structlog
+from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
 
 from schedcache.kube.http.credentials import Access, CredentialError, Credentials
 from schedcache.kube.http.outcomes import CONNECTION_FAILURES, WATCH, done, failure, retry_after
@@ -29,7 +30,7 @@ from schedcache.kube.watch.edges import Ending, ending_of, ending_of_status
 from schedcache.kube.watch.kinds import Kind
 
 CLOSE_SECONDS = 0.1
-ERROR_DELAYS = (1.0, 2.0, 5.0)
+ERROR_DELAY_SECONDS = 1.0
 HANDLER_PREFIX = "schedcache-"
 
 Deliver = Callable[[Kind, str | None, Mapping[str, Any]], None]
@@ -72,6 +73,27 @@ class NoProgress(kopf.ProgressStorage):
 
     def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
         return essence
+
+
+class NoMemories(ResourceMemories):
+    """Remembers nothing about an object from one event to the next.
+
+    kopf keeps a kilobyte for each object until it sees it deleted. It does not see what is deleted while its watch is interrupted, so
+    that would add up until it is restarted. What it remembers is for daemons, timers, indices and memos, of which there are none, and
+    for the second of two faults in a row in its own handling of an object, which now waits no longer than the first.
+
+    `spawn_tasks` takes an object of this class, although kopf does not export it.
+    """
+
+    async def recall(
+        self,
+        raw_body: Any,
+        *,
+        memobase: Any = None,
+        noticed_by_listing: bool = False,
+        ephemeral: bool = True,
+    ) -> ResourceMemory:
+        return await super().recall(raw_body, memobase=memobase, noticed_by_listing=noticed_by_listing, ephemeral=True)
 
 
 class KopfOperator:
@@ -138,6 +160,7 @@ class KopfOperator:
             with quiet.starting():
                 tasks = await kopf.spawn_tasks(
                     registry=registry,
+                    memories=NoMemories(),
                     standalone=True,
                     clusterwide=True,
                     stop_flag=stop,
@@ -162,7 +185,7 @@ class KopfOperator:
         # An API server may be away for longer than kopf waits, and a restart of kopf takes long.
         settings.networking.error_backoffs = self._settings.error_backoff
         # A fault in kopf's own handling of an object would otherwise hold back that object's events for up to ten minutes.
-        settings.queueing.error_delays = ERROR_DELAYS
+        settings.queueing.error_delays = [ERROR_DELAY_SECONDS]
         settings.queueing.idle_timeout = 1.0
         settings.queueing.exit_timeout = 0.5
         # It would kill the process if kopf takes long to stop.

@@ -18,6 +18,7 @@ from schedcache.kube.kopf.operator import KopfOperator, add_handlers
 from schedcache.kube.settings import KopfSettings
 from schedcache.kube.watch.differences import comparison_of
 from schedcache.kube.watch.edges import FAILURES, Ending, ending_of
+from schedcache.kube.watch.graveyard import is_newer
 from schedcache.kube.watch.kinds import KINDS, HeldObject, Kind
 from schedcache.kube.watch.lister import Lister
 from schedcache.kube.watch.pacing import BackoffManager, TimeSlice, Timing
@@ -340,7 +341,7 @@ class KopfSource:
     async def _sweep(self, name: str, fed: Fed) -> None:
         """Compare one kind, give kopf time to catch up, and repair the rest. Raises SinkError."""
         stats = self.stats.kinds[name]
-        known = fed.version
+        known, graves = fed.version, fed.graves
         started = self._clock()
         try:
             findings = await compare(self._transport, fed.store, self._settings, known)
@@ -359,6 +360,9 @@ class KopfSource:
                 )
                 self.on_compared(comparison_of(fed.store, left, self._clock() - started))
             async with self._applying:
+                if fed.graves is not graves:
+                    # The server was set back since: what it said before is no measure.
+                    return
                 if behind:
                     await self._catch_up(fed, behind)
                 else:
@@ -395,14 +399,16 @@ class KopfSource:
             if time_slice.over():
                 await time_slice.rest()
         repaired["missed_delete"] += fed.store.stats.missed_deletes - missed_deletes
-        fed.listed(listing)
+        fed.listed(listing.resource_version)
 
     def _remove(self, fed: Fed, findings: Findings) -> None:
         for uid in fed.still_gone(findings):
             fed.graves.bury(uid, findings.resource_version)
             fed.store.delete(uid, missed=True)
             fed.store.stats.repaired["missed_delete"] += 1
-        fed.advance(findings.resource_version)
+        # A rebuild may have read a later list since.
+        if is_newer(findings.resource_version, fed.graves.floor):
+            fed.listed(findings.resource_version)
 
     def _judge(self, name: str, fed: Fed, *, kopf_is_behind: bool) -> None:
         first = not fed.synced
@@ -446,7 +452,7 @@ class KopfSource:
                 fed.store.adopt(listings[name])
             self._sink.on_rebuild({name: fed.store.objects() for name, fed in self._fed.items()})
             for name, fed in self._fed.items():
-                fed.listed(listings[name])
+                fed.listed(listings[name].resource_version)
                 if not fed.synced:
                     fed.synced = True
                     fed.store.synced()

@@ -15,7 +15,9 @@ def is_newer(version: str, other: str) -> bool:
 
 
 class Graveyard:
-    """UIDs of deleted objects, so that a late event does not bring one back; each is kept for ten minutes.
+    """UIDs of deleted objects, so that a late event does not bring one back.
+
+    Each is kept until a complete list is newer than its deletion, and for ten minutes at most.
 
     Attributes:
         floor: resourceVersion of the last complete list: an object that is not in it, and not newer, is gone.
@@ -29,11 +31,14 @@ class Graveyard:
     def bury(self, uid: str, version: str) -> None:
         """The object was deleted at, or not there at, that resourceVersion."""
         now = self._clock()
-        for oldest, (_, at) in list(islice(self._buried.items(), 2)):
+        for oldest, (gone_at_version, at) in list(islice(self._buried.items(), 2)):
             # Two leave for each one that comes, so only recent ones remain.
-            if now - at > REMEMBERED_SECONDS:
+            if now - at > REMEMBERED_SECONDS or (self.floor and not is_newer(gone_at_version, self.floor)):
                 del self._buried[oldest]
         self._buried[uid] = version, now
+
+    def __len__(self) -> int:
+        return len(self._buried)
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._buried
