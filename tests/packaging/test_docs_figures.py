@@ -14,8 +14,6 @@ import pytest
 from schedcache.app.deadlines import HealthSettings, StopSettings
 from schedcache.app.settings import Settings
 from schedcache.kube import sockets
-from schedcache.kube.kopf.operator import ERROR_DELAYS
-from schedcache.kube.http import sockets
 from schedcache.kube.kopf.operator import ERROR_DELAY_SECONDS
 from schedcache.kube.leader_election import elector
 from schedcache.kube.leader_election.fence import _CLOCK_RATES
