@@ -2,9 +2,11 @@
 
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from schedcache.model import Pod
-from schedcache.scheduling import PodStore
+if TYPE_CHECKING:
+    from schedcache.model import Pod
+    from schedcache.scheduling import PodStore
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -17,6 +19,6 @@ def own_namespace(file: Path = NAMESPACE_FILE) -> str:
         return ""
 
 
-def own_pod(pods: PodStore) -> Pod | None:
+def own_pod(pods: "PodStore") -> "Pod | None":
     """That pod, None outside a cluster; its name is the host name."""
     return pods.get(own_namespace(), socket.gethostname())

@@ -14,7 +14,7 @@ PODS = 5000
 REJECT_SECONDS = 60.0
 BIND_SECONDS = 180.0
 _log = logging.getLogger(__name__)
-pytestmark = [pytest.mark.controlplane, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.controlplane, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 from schedcache.testing import wait_until
 from tests.e2e.scheduler_process import SchedulerProcess
 
-pytestmark = pytest.mark.controlplane
+pytestmark = [pytest.mark.controlplane, pytest.mark.long]
 
 SECONDS = 10
 MOST_BYTES = 20_000

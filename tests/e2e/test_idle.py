@@ -13,7 +13,7 @@ SECONDS = 20.0
 MOST_CPU_SECONDS = 0.1
 """Half a percent of a core."""
 _log = logging.getLogger(__name__)
-pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
+pytestmark = [pytest.mark.controlplane, pytest.mark.slow, pytest.mark.long]
 
 
 def cpu_seconds(pid: int) -> float:

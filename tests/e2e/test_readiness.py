@@ -14,7 +14,7 @@ PATIENCE_SECONDS = 3.0
 IMPATIENT = HealthSettings(lost_seconds=PATIENCE_SECONDS)
 BINDING = {"method": "POST", "path": "/binding$"}
 ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/schedcache"
-pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
+pytestmark = [pytest.mark.controlplane, pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.fixture

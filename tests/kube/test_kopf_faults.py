@@ -10,7 +10,7 @@ from kopf._cogs.structs import credentials as kopf_credentials
 from schedcache.testing import Answer, Reset
 from tests.kube.worlds import PATHS, open_world
 
-pytestmark = pytest.mark.controlplane
+pytestmark = [pytest.mark.controlplane, pytest.mark.long]
 
 HEALED_SECONDS = 20.0
 
