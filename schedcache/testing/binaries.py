@@ -1,4 +1,4 @@
-"""Finds the programs of a real control plane, or builds them from the Go module that ships with this package."""
+"""Finds the programs of a real control plane, fetches them, or builds them from the Go module that ships with this package."""
 
 import hashlib
 import os
@@ -8,12 +8,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
 from schedcache.testing.processes import SupervisedProcess, exclusive_lock
+from schedcache.testing.progress import TERMINAL_INTERVAL_SECONDS, ProgressReport
+from schedcache.testing.releases import PROGRAMS, FetchError, controlplane_cache, fetch_release, release_folder
 
 MODULE = Path(__file__).with_name("controlplane")
 MODULE_FILES = ("go.mod", "go.sum", "tools.go")
@@ -27,24 +28,24 @@ PACKAGES: Mapping[str, str] = {
 """Program -> Go package it is built from."""
 
 CONTROL_PLANE = ("etcd", "kube-apiserver")
-LINE_INTERVAL_SECONDS = 15.0
-TERMINAL_INTERVAL_SECONDS = 0.5
 
 
 class BinaryError(RuntimeError):
-    """A program could neither be found nor built; the message says what to install or set."""
+    """A program could not be found, fetched or built; the message says what to install or set."""
 
 
 def find_binaries(names: Iterable[str] = CONTROL_PLANE, progress: TextIO | None = None) -> dict[str, Path]:
-    """Paths of control-plane programs, which are built first if necessary.
+    """Paths of control-plane programs, which are fetched or built first if necessary.
 
-    Looked for in the folder ``$KUBEBUILDER_ASSETS`` (setup-envtest's), in ``$PATH``, then in :func:`cache_folder`.
-    What is missing is built into the cache folder with Go, once per version of the module: about four minutes for the
-    API server on two cores. Processes that build at the same time wait for one another.
+    Looked for in the folder ``$KUBEBUILDER_ASSETS`` (setup-envtest's), in ``$PATH``, then among what was built or fetched before.
+    etcd, kube-apiserver and kubectl that are missing are fetched as envtest releases them, of the same minor of Kubernetes
+    as the module, unless ``$SCHEDCACHE_ENVTEST_URL`` is ``off``; it may also be the URL of a mirror. Where that fails, which takes
+    seconds, and for kube-scheduler, they are built with Go, once per version of the module: about four minutes for the API
+    server on two cores. Processes that do so at the same time wait for one another.
 
     Args:
         names: keys of :data:`PACKAGES`.
-        progress: stream for progress while something is built: one line kept up to date on a terminal, plain lines
+        progress: stream for progress while something is fetched or built: one line kept up to date on a terminal, plain lines
             elsewhere. Default: standard error.
 
     Raises:
@@ -54,7 +55,7 @@ def find_binaries(names: Iterable[str] = CONTROL_PLANE, progress: TextIO | None 
     found = {name: find_binary(name) for name in names}
     missing = [name for name, path in found.items() if path is None]
     if missing:
-        found.update(build_binaries(missing, sys.stderr if progress is None else progress))
+        found.update(make_binaries(missing, sys.stderr if progress is None else progress))
     return {name: path for name, path in found.items() if path is not None}
 
 
@@ -63,7 +64,7 @@ def find_binary(name: str) -> Path | None:
     if name not in PACKAGES:
         raise KeyError(f"unknown program {name!r}, expected one of {', '.join(PACKAGES)}")
     assets = os.environ.get("KUBEBUILDER_ASSETS")
-    for folder in (assets, os.environ.get("PATH"), str(cache_folder())):
+    for folder in (assets, os.environ.get("PATH"), str(cache_folder()), str(release_folder())):
         path = shutil.which(name, path=folder) if folder else None
         if path is not None:
             return Path(path).absolute()
@@ -79,15 +80,13 @@ def kubernetes_version() -> str:
 
 
 def cache_folder() -> Path:
-    """``$XDG_CACHE_HOME/schedcache/controlplane/KEY``; a changed module or another platform is another key."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    """Where programs are built: ``$XDG_CACHE_HOME/schedcache/controlplane/KEY``; another module or platform is another key."""
     digest = hashlib.sha256(b"".join((MODULE / name).read_bytes() for name in ("go.mod", "go.sum"))).hexdigest()
-    key = f"{kubernetes_version()}-{digest[:12]}-{sys.platform}-{platform.machine()}"
-    return Path(cache).absolute() / "schedcache" / "controlplane" / key
+    return controlplane_cache() / f"{kubernetes_version()}-{digest[:12]}-{sys.platform}-{platform.machine()}"
 
 
-def build_binaries(names: Iterable[str], progress: TextIO) -> dict[str, Path]:
-    """Build programs into the cache folder; those that are there already are left as they are.
+def make_binaries(names: Sequence[str], progress: TextIO) -> dict[str, Path]:
+    """Fetch programs, or else build them into the cache folder; those that are there by now are left as they are.
 
     Raises:
         BinaryError: Go is not installed or the build failed. Nothing half-made is left behind.
@@ -99,20 +98,23 @@ def build_binaries(names: Iterable[str], progress: TextIO) -> dict[str, Path]:
         # Whoever made these was killed: we hold the lock they held.
         for leftover in folder.glob("build-*"):
             shutil.rmtree(leftover, ignore_errors=True)
-        return {name: build_binary(name, folder, report) for name in names}
+        if any(name in PROGRAMS and find_binary(name) is None for name in names):
+            try:
+                fetch_release(report)
+            except FetchError as error:
+                report.line(f"not fetched: {error}")
+        return {name: find_binary(name) or build_binary(name, folder, report) for name in names}
 
 
-def build_binary(name: str, folder: Path, report: "ProgressReport") -> Path:
-    """Build one program unless it is there. The caller holds the folder's lock."""
-    target = folder / name
-    if target.exists():
-        return target
+def build_binary(name: str, folder: Path, report: ProgressReport) -> Path:
+    """Build one program. The caller holds the folder's lock."""
     if shutil.which("go") is None:
         raise BinaryError(
-            f"{name} was not found in $KUBEBUILDER_ASSETS, $PATH or {folder}, and Go, which could build it, is not "
-            f"installed. Install Go {go_version()} or newer (https://go.dev/dl), or set KUBEBUILDER_ASSETS to a "
+            f"{name} was not found in $KUBEBUILDER_ASSETS, $PATH or {folder}, was not fetched, and Go, which could build it, is "
+            f"not installed. Install Go {go_version()} or newer (https://go.dev/dl), or set KUBEBUILDER_ASSETS to a "
             "folder with etcd and kube-apiserver, such as the one setup-envtest prints."
         )
+    target = folder / name
     with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as directory:
         work = Path(directory)
         for file in MODULE_FILES:
@@ -138,7 +140,7 @@ def build_command(name: str, output: Path) -> list[str]:
     return ["go", "build", "-v", "-trimpath", "-ldflags", f"-s -w {flags}", "-o", str(output), PACKAGES[name]]
 
 
-def compile_package(name: str, work: Path, report: "ProgressReport") -> None:
+def compile_package(name: str, work: Path, report: ProgressReport) -> None:
     """Run ``go build`` in ``work``, which holds the module; the program appears there under its name."""
     # GOWORK, GO111MODULE: whatever go.work or GOPATH the user has, this is a module of its own.
     environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GO111MODULE": "on"}
@@ -158,7 +160,7 @@ def compile_package(name: str, work: Path, report: "ProgressReport") -> None:
     report.line(f"built {name} {kubernetes_version()} in {report.elapsed()}")
 
 
-def follow_build(name: str, build: SupervisedProcess, output: TextIO, report: "ProgressReport") -> int:
+def follow_build(name: str, build: SupervisedProcess, output: TextIO, report: ProgressReport) -> int:
     """Show how far the build is until it ends; its exit status."""
     report.start(
         f"building {name} {kubernetes_version()} with Go, once (the API server takes about 4 minutes on two cores)"
@@ -177,52 +179,3 @@ def follow_build(name: str, build: SupervisedProcess, output: TextIO, report: "P
         if status is not None:
             return status
         report.show(f"building {name}: {downloaded} modules downloaded, {compiled} packages compiled")
-
-
-class ProgressReport:
-    """One line kept up to date on a terminal; elsewhere a line now and then.
-
-    Args:
-        stream: where to write.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._terminal = stream.isatty()
-        self._started = self._shown = time.monotonic()
-        self._open_line = False
-
-    def start(self, text: str) -> None:
-        """Begin a piece of work; times count from here."""
-        self._started = self._shown = time.monotonic()
-        self.line(text)
-
-    def line(self, text: str) -> None:
-        """Write a line that stays."""
-        self.finish()
-        self._write(f"{text}\n")
-
-    def show(self, text: str) -> None:
-        """Show a state that the next one replaces."""
-        now = time.monotonic()
-        if self._terminal:
-            self._write(f"\r\x1b[K{text} ({self.elapsed()})")
-            self._open_line = True
-        elif now - self._shown >= LINE_INTERVAL_SECONDS:
-            self._write(f"{text} ({self.elapsed()})\n")
-            self._shown = now
-
-    def finish(self) -> None:
-        """Take the replaceable line away."""
-        if self._open_line:
-            self._write("\r\x1b[K")
-            self._open_line = False
-
-    def elapsed(self) -> str:
-        """Minutes and seconds since :meth:`start`."""
-        minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
-        return f"{minutes}:{seconds:02d}"
-
-    def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()

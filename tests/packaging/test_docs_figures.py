@@ -74,6 +74,7 @@ QUOTED = {
     ],
     "docs/getting-started.md": [
         ("Python >= {}", required("requires-python")),
+        ("the build begins within {} s", "testing.releases:REACH_SECONDS"),
     ],
     "docs/watch.md": [
         ("within a minute, it waits ({} s to {} s)", SourceSettings.backoff.first, SourceSettings.backoff.limit),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from schedcache.testing import BinaryError, find_binaries, find_binary
+from schedcache.testing import BinaryError, find_binaries, find_binary, progress
 from schedcache.testing import binaries as module
 from tests.testing.process_table import running, wait_until_ended
 
@@ -29,7 +29,7 @@ printf '#!/bin/sh\\n' > "$2" && chmod +x "$2"
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """No binaries anywhere, an empty cache, and nothing but a shell in PATH."""
+    """No binaries anywhere, an empty cache, nothing to be fetched, and nothing but a shell in PATH."""
     for name in ("bin", "cache"):
         (tmp_path / name).mkdir()
     for tool in ("sh", "sleep", "chmod", "test"):
@@ -37,6 +37,7 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.setenv("SCHEDCACHE_ENVTEST_URL", "off")
     return tmp_path
 
 
@@ -93,8 +94,8 @@ def test_the_cache_is_keyed_by_what_is_built(machine, monkeypatch):
 def test_what_is_missing_is_built_once(machine):
     calls = install_go(machine)
     program(machine / "bin" / "etcd")
-    progress = io.StringIO()
-    found = find_binaries(progress=progress)
+    shown = io.StringIO()
+    found = find_binaries(progress=shown)
     assert found == {"etcd": machine / "bin" / "etcd", "kube-apiserver": module.cache_folder() / "kube-apiserver"}
     [call] = calls.read_text().splitlines()
     version = module.kubernetes_version()
@@ -102,10 +103,10 @@ def test_what_is_missing_is_built_once(machine):
     assert f"-X k8s.io/component-base/version.gitVersion={version}" in call
     assert f"gitMajor=1 -X k8s.io/component-base/version.gitMinor={minor}" in call
     assert call.endswith(" k8s.io/kubernetes/cmd/kube-apiserver")
-    begun, ended = progress.getvalue().splitlines()
+    begun, ended = shown.getvalue().splitlines()
     assert begun.startswith(f"building kube-apiserver {version} with Go, once")
     assert re.fullmatch(rf"built kube-apiserver {version} in \d:\d\d", ended)
-    assert find_binaries(progress=progress) == found
+    assert find_binaries(progress=shown) == found
     assert len(calls.read_text().splitlines()) == 1
     assert left_behind() == ["kube-apiserver"]
 
@@ -116,7 +117,8 @@ def test_progress_is_one_line_on_a_terminal_and_plain_lines_elsewhere(machine, m
             return True
 
     monkeypatch.setattr(module, "TERMINAL_INTERVAL_SECONDS", 0.02)
-    monkeypatch.setattr(module, "LINE_INTERVAL_SECONDS", 0.1)
+    monkeypatch.setattr(progress, "TERMINAL_INTERVAL_SECONDS", 0.02)
+    monkeypatch.setattr(progress, "LINE_INTERVAL_SECONDS", 0.1)
     install_go(machine, then="sleep 0.5")
     terminal, plain = Terminal(), io.StringIO()
     find_binaries(["etcd"], terminal)
