@@ -176,4 +176,5 @@ def test_the_plugin_for_all_nodes_at_once_works_on_columns(monkeypatch):
 
 
 def test_the_image_that_is_built_is_of_this_version():
-    assert set(re.findall(r"schedcache:(\d[\w.]+)", pages.text("docs/getting-started.md"))) == {schedcache.__version__}
+    for page in ("docs/getting-started.md", "docs/image.md"):
+        assert set(re.findall(r"schedcache:(\d[\w.]*\d)", pages.text(page))) == {schedcache.__version__}

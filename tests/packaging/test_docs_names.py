@@ -25,7 +25,8 @@ FOREIGN = {
         " kube-system/kube-scheduler pods/status registered_metrics_total remove_assumed_pod rest_client_* workqueue_*"
     ),
     "clients, tools and formats": "~=0.1.0 MAJOR.MINOR.PATCH DeprecationWarning NAMESPACE/NAME fromdate"
-    " [Unreleased] data/csv noqa openb_pod_list_gpuspec33 process_* ~/.kube/config CLOCK_MONOTONIC",
+    " [Unreleased] data/csv noqa openb_pod_list_gpuspec33 process_* ~/.kube/config CLOCK_MONOTONIC"
+    " linux/amd64 linux/arm64 org.opencontainers.image.* /opt/schedcache/sbom.cdx.json",
 }
 """Names that are not ours, by whose they are."""
 
