@@ -5,7 +5,7 @@ Runs in the Dockerfile's first stage with the base image's Python, and needs not
     python3 assemble.py CONTEXT TARGET
 
 CONTEXT has `wheels/` and `requirements.txt`. TARGET gets a folder for each layer: `python`, `dependencies`, `schedcache`. The same
-input and SOURCE_DATE_EPOCH give the same files, byte for byte and with the same times.
+input and SOURCE_DATE_EPOCH, which the bill of materials tells, give the same files, byte for byte and with the same times.
 """
 
 import compileall
@@ -27,6 +27,8 @@ import sbom
 SITE = pathlib.PurePosixPath("opt/schedcache")
 SBOM = "sbom.cdx.json"
 NOBODY = 65532
+FILE_TIME = 315_532_800
+"""1980: the first year that a zip archive can tell."""
 LAYERS = ("python", "dependencies", "schedcache")
 SEARCHED = ("/usr/local/bin", "/usr/bin")
 """Of the image's PATH."""
@@ -232,13 +234,12 @@ def layer_rules() -> list[tuple[str, Callable[[str], bool]]]:
 
 
 def set_times(folder: pathlib.Path) -> None:
-    """One time for all files and folders, as SOURCE_DATE_EPOCH says, and no rights for writers."""
-    moment = int(os.environ.get("SOURCE_DATE_EPOCH") or 0)
+    """One time for all files and folders, so that a layer whose content stays the same stays the same; no rights for writers."""
     for path in [folder, *folder.rglob("*")]:
         if not path.is_symlink():
             mode = path.stat().st_mode
             path.chmod(0o1777 if mode & 0o1000 else 0o755 if path.is_dir() or mode & 0o100 else 0o644)
-        os.utime(path, (moment, moment), follow_symlinks=False)
+        os.utime(path, (FILE_TIME, FILE_TIME), follow_symlinks=False)
 
 
 def at(root: pathlib.Path, folder: str | pathlib.Path) -> pathlib.Path:
