@@ -63,6 +63,7 @@ def main(context: pathlib.Path, target: pathlib.Path) -> None:
     install(context, site)
     prune(site, UNUSED_PACKAGES, needed(site))
     copied = [*copy_python(root), *copy_libraries(root), *write_configuration(root)]
+    index_libraries(root)
     copy_licences(root, copied)
     compile_once(root)
     (site / SBOM).write_text(sbom.document(context, site, copied))
@@ -142,10 +143,14 @@ def copy_libraries(root: pathlib.Path) -> list[pathlib.Path]:
     outside = [library for library in found if not library.is_relative_to(root)]
     for library in outside:
         copy(library, root)
+    return outside
+
+
+def index_libraries(root: pathlib.Path) -> None:
+    """The loader's index, in which it finds libraries that are not in its own folders."""
     for file in ("/etc/ld.so.conf", *pathlib.Path("/etc/ld.so.conf.d").glob("*.conf")):
         copy(pathlib.Path(file), root)
     subprocess.run(["ldconfig", "-r", root, "-X", "-i"], check=True)
-    return outside
 
 
 def is_elf(path: pathlib.Path) -> bool:

@@ -1,14 +1,20 @@
-"""What hack/image asks of pip and Docker, with neither of them there."""
+"""What the Dockerfile says, and what hack/image asks of pip and Docker, with neither of them there."""
 
 import hashlib
+import importlib
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
 import pytest
 
+from tests.packaging import pages
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text()
+SCRIPT = (ROOT / "hack/image").read_text()
 WHEEL = b"wheel"
 PYTHON = """#!/bin/bash
 case "$*" in
@@ -107,3 +113,50 @@ def test_a_platform_without_wheels_is_refused(tree):
 def test_an_image_is_pushed_on_request(tree):
     assert "docker push registry.example/schedcache:1" in run(tree, PUSH="1", IMAGE="registry.example/schedcache:1")[2]
     assert not any("push" in call for call in run(tree)[2])
+
+
+def test_the_last_stage_starts_from_nothing_and_runs_without_a_shell():
+    stage = DOCKERFILE.rpartition("\nFROM ")[2]
+    assert stage.startswith("scratch\n")
+    assert "RUN" not in stage
+    assert re.findall(r"^(?:ENTRYPOINT|CMD) (.*)$", stage, re.MULTILINE) == [
+        '["python3", "-m", "schedcache"]',
+        '["run"]',
+    ]
+    labels = set(re.findall(r"org\.opencontainers\.image\.(\w+)=", stage))
+    labels |= set(re.findall(r"^label (\S+) ", SCRIPT, re.MULTILINE))
+    assert labels == {"title", "description", "licenses", "version", "revision", "created", "base.name"}
+
+
+def test_every_base_is_an_argument_and_no_step_needs_the_network():
+    assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE) == ["$BASE", "scratch"]
+    assert re.findall(r"^ARG BASE=(\S+)", DOCKERFILE, re.MULTILINE) == [re.search(r"BASE:-(.*)\}", SCRIPT)[1]]
+    [step] = re.findall(r"^RUN (.*)$", DOCKERFILE, re.MULTILINE)
+    assert step.endswith("python3 -B /context/assemble.py /context /layers")
+    assembling = (ROOT / "deploy/image/assemble.py").read_text()
+    assert all(option in assembling for option in ('"--no-index"', '"--require-hashes"', '"--no-deps"'))
+
+
+def test_the_page_lists_the_settings():
+    settings = re.findall(r"^#   ([A-Z_]+) +(\S+?)(?:[ ,]|$)", SCRIPT, re.MULTILINE)
+    rows = re.findall(r"^\| `([A-Z_]+)` \| `?([^`|]*)", pages.text("docs/image.md"), re.MULTILINE)
+    assert [name for name, _ in settings] == [name for name, _ in rows]
+    assert dict(settings)["BASE"] == dict(rows)["BASE"]
+    assert dict(settings)["PYTHON_VERSION"] == dict(rows)["PYTHON_VERSION"].strip()
+
+
+def test_the_context_is_what_the_dockerfile_copies():
+    allowed = re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
+    copied = re.findall(r"^COPY (deploy/.*) /context/$", DOCKERFILE, re.MULTILINE)
+    assert sorted(allowed) == sorted(folder.rstrip("/") for folder in copied[0].split())
+
+
+def test_a_library_that_is_missing_stops_the_build(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "deploy/image"))
+    assemble = importlib.import_module("assemble")
+    listed = "\tlinux-vdso.so.1 (0x7)\n\tlibc.so.6 => /lib/libc.so.6 (0x7)\n\t/lib64/ld.so (0x7)\n"
+    monkeypatch.setattr(assemble.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, stdout=listed))
+    assert [str(path) for path in assemble.libraries(pathlib.Path("x"))] == ["/lib/libc.so.6", "/lib64/ld.so"]
+    listed += "\tlibgone.so => not found\n"
+    with pytest.raises(SystemExit, match="x lacks libraries"):
+        list(assemble.libraries(pathlib.Path("x")))
