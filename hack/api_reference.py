@@ -35,7 +35,7 @@ CHAPTERS = {
         "schedcache.kube.leader_election.lease_lock",
         "schedcache.kube.settings",
     ),
-    "A whole scheduler": ("schedcache.app", "schedcache.server.limits"),
+    "A whole scheduler": ("schedcache.app", "schedcache.server.limits", "schedcache.server.secure_settings"),
     "The dump": ("schedcache.dump",),
     "Tests": ("schedcache.testing",),
 }

@@ -7,13 +7,16 @@ Settings, from the environment: CLUSTER (the kind cluster; needed only if there 
 BASE and PYTHON_VERSION.
 """
 
+import base64
 import contextlib
 import json
 import os
 import pathlib
 import re
+import ssl
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections import Counter
@@ -26,7 +29,7 @@ SCHEDULER = "schedcache"
 OBSERVER = "schedcache-observer"
 SERVICE_ACCOUNT = f"system:serviceaccount:kube-system:{SCHEDULER}"
 ZONE_LABEL = "topology.kubernetes.io/zone"
-PORT = 10251
+PORT = 10259
 # What deploy/demo-pods.yaml holds: replicas by the label app.
 PLACED_BY_US = {"web": 9, "zonal": 3}
 NOT_OURS = {"not-ours": 2}
@@ -87,7 +90,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def forwarded(self, deployment: str) -> Iterator[str]:
-        """The URL on this machine of a deployment's loopback port, while the context lasts."""
+        """The URL on this machine of a deployment's HTTPS port, while the context lasts."""
         command = (*self.kubectl_command, "-n", "kube-system", "port-forward", self.worker(deployment), f":{PORT}")
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:
@@ -95,15 +98,31 @@ class Cluster:
                 line = process.stdout.readline()
                 match = re.match(r"Forwarding from (127\.0\.0\.1:\d+)", line)
                 assert match, f"port-forward said {line!r}"
-                yield f"http://{match[1]}"
+                yield f"https://{match[1]}"
             finally:
                 process.terminate()
 
     def fetch(self, deployment: str, path: str) -> str:
-        """What a deployment answers at a path of its loopback port."""
-        with self.forwarded(deployment) as url, urllib.request.urlopen(url + path, timeout=30) as response:  # noqa: S310  http on loopback
+        """What a deployment answers at a path of its HTTPS port to the administrator of the cluster."""
+        with (
+            self.forwarded(deployment) as url,
+            urllib.request.urlopen(url + path, timeout=30, context=self.identity()) as response,  # noqa: S310  always https
+        ):
             text: str = response.read().decode()
         return text
+
+    def identity(self) -> ssl.SSLContext:
+        """The client certificate of kind's kubeconfig; the server's is the scheduler's own, at the end of a port-forward."""
+        config = json.loads(self.kubectl("config", "view", "--raw", "--minify", "-o", "json"))
+        user = config["users"][0]["user"]
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(base64.b64decode(user["client-certificate-data"]) + base64.b64decode(user["client-key-data"]))
+            file.flush()
+            context.load_cert_chain(file.name)
+        return context
 
     def dump(self, deployment: str) -> dict[str, Any]:
         """A deployment's /dump."""

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import ipaddress
 from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 import structlog
 from aiohttp import web
@@ -17,7 +19,16 @@ from schedcache.server.dump import dump_route, has_work
 from schedcache.server.health import Health
 from schedcache.server.share import ProcessorShare
 
+LOOPBACK = "127.0.0.1"
 _log = structlog.get_logger(__name__)
+
+
+class Ports(NamedTuple):
+    """Where a program answers, as in `Settings`; None: not served."""
+
+    secure_port: int | None
+    port: int | None
+    probe_port: int | None
 
 
 async def run_until(program: Program, stop: asyncio.Event) -> int:
@@ -52,25 +63,39 @@ def _lost(error: BaseException | None) -> LeadershipLostError | None:
 
 
 @contextlib.asynccontextmanager
-async def served(program: Program) -> AsyncIterator[None]:
+async def served(program: Program) -> AsyncIterator[Ports]:
     """Answer on the ports that the settings name, for as long as the block lasts. Raises UsageError for one that is taken."""
     settings, health = program.settings, health_of(program)
+    secure_port = plain_port = probe_port = None
     async with contextlib.AsyncExitStack() as stack:
+        share = processor_share(program)
+        routes = main_routes(program, health, share)
+        if settings.secure_port is not None:
+            # Loaded where it is used: it takes a library for certificates.
+            from schedcache.app.securing import served_securely  # noqa: PLC0415
+
+            secure = served_securely(program, routes, settings.secure_port, share)
+            secure_port = await stack.enter_async_context(secure)
+            _log.info("serving metrics and dump over HTTPS", address=settings.bind_address or "all", port=secure_port)
         if settings.port is not None:
-            share = processor_share(program)
-            routes = main_routes(program, health, share)
-            port = await stack.enter_async_context(
-                serve(
-                    routes,
-                    settings.bind_address,
-                    settings.port,
-                    "--port",
-                    settings=settings.serving,
-                    stats=program.serving,
-                    share=share,
-                )
+            address = settings.bind_address or LOOPBACK
+            plain = serve(
+                routes,
+                address,
+                settings.port,
+                "--port",
+                settings=settings.serving,
+                stats=program.serving,
+                share=share,
             )
-            _log.info("serving metrics and dump", address=settings.bind_address, port=port)
+            plain_port = await stack.enter_async_context(plain)
+            _log.info(
+                "serving metrics and dump", address=address, port=plain_port, tls=False, open_to=_open_to(address)
+            )
+            if not _is_loopback(address):
+                _log.warning(
+                    "whoever reaches this address can read everything; --secure-port asks who they are", address=address
+                )
         if settings.probe_port is not None:
             probes = serve(
                 health.routes(),
@@ -82,8 +107,20 @@ async def served(program: Program) -> AsyncIterator[None]:
                 name="probes",
                 share=processor_share(program),
             )
-            _log.info("serving probes", port=await stack.enter_async_context(probes))
-        yield
+            probe_port = await stack.enter_async_context(probes)
+            _log.info("serving probes", port=probe_port)
+        yield Ports(secure_port, plain_port, probe_port)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return address == "localhost" or ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def _open_to(address: str) -> str:
+    return "everybody on this machine" if _is_loopback(address) else "everybody who reaches it"
 
 
 def processor_share(program: Program) -> ProcessorShare:

@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import socket
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,15 +11,17 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from schedcache.app.errors import UsageError
+from schedcache.server.answers import add_headers, counting
 from schedcache.server.connections import Connections
 from schedcache.server.limits import ServingSettings
 from schedcache.server.share import ProcessorShare
 from schedcache.server.stats import ServingStats
+from schedcache.server.tls import TLSContexts
 
 _SHUTDOWN_SECONDS = 2.0
 _WAITING_CONNECTIONS = 128
 """How many may wait to be accepted."""
-_PROBES = ("/livez", "/readyz")
+_PROBES = ("/livez", "/readyz", "/healthz")
 _REQUEST_SECONDS = 0.0003
 """CPU that a request takes around its handler, measured with a client that asks without a pause."""
 
@@ -48,7 +50,7 @@ class _Site(web.BaseSite):
 
 
 @asynccontextmanager
-async def serve(
+async def serve(  # noqa: PLR0913  all that makes a port, most of it with a default
     routes: Iterable[web.RouteDef],
     address: str | None,
     port: int,
@@ -58,6 +60,8 @@ async def serve(
     stats: ServingStats | None = None,
     name: str = "main",
     share: ProcessorShare | None = None,
+    tls: TLSContexts | None = None,
+    guards: Sequence[Middleware] = (),
 ) -> AsyncIterator[int]:
     """Serve the routes; yields the port.
 
@@ -70,17 +74,22 @@ async def serve(
         stats: where what they do is counted.
         name: of the port, in `stats`.
         share: of the processor that requests may take; None for no limit.
+        tls: what connections are opened with; None: they are not encrypted.
+        guards: what requests have to pass before they are answered.
 
     Raises:
         UsageError: the port is taken, or the address is none of this machine's.
     """
-    application = web.Application(middlewares=[] if share is None else [_in_turn(share, settings)])
+    stats = stats or ServingStats()
+    in_turn = [] if share is None else [_in_turn(share, settings)]
+    application = web.Application(middlewares=[counting(stats, name), *in_turn, *guards])
+    application.on_response_prepare.append(add_headers)
     application.add_routes(routes)
     # A client that has gone needs no answer.
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS, handler_cancellation=True)
     await runner.setup()
     assert runner.server is not None  # noqa: S101  it was set up
-    connections = Connections(runner.server, settings, stats or ServingStats(), name)
+    connections = Connections(runner.server, settings, stats, name, tls, share)
     try:
         await _start(runner, connections, address, port, flag)
         yield runner.addresses[0][1]

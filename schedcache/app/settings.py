@@ -26,6 +26,7 @@ from schedcache.kube.settings import (
     WriteSettings,
 )
 from schedcache.server.limits import ServingSettings
+from schedcache.server.secure_settings import AccessSettings, TLSSettings
 
 DEFAULT_SCHEDULER_NAME = "schedcache"
 _log = structlog.get_logger(__name__)
@@ -37,9 +38,12 @@ class Settings:
 
     `kubeconfig` is a file; None: the cluster is found as `load_credentials` finds it. `qps` and `burst` are for binds and for the
     other writes each; a `qps` of 0 or less is no limit. An assumed pod that the watch has not confirmed `assumed_pod_ttl` seconds
-    after its binding is asked about. `port` is that of metrics and dump on `bind_address`, `probe_port` that of the probes on all
-    addresses; 0: any free one, None: not served. `leader_election` None: this is the only replica (`leader_election_of` gives what the
+    after its binding is asked about. `leader_election` None: this is the only replica (`leader_election_of` gives what the
     configuration says).
+
+    `secure_port` is that of metrics and dump over HTTPS, for those who may ask; `port` is the same without TLS and for everybody. Both
+    are on `bind_address`; None: all addresses for the first, loopback for the second. `probe_port` is that of the probes on all
+    addresses. 0: any free one, None: not served.
 
     The nested ones are deadlines, pauses and limits that no flag sets; each says what it is for.
     """
@@ -55,7 +59,8 @@ class Settings:
     max_in_unschedulable: float = 300.0
     assumed_pod_ttl: float = 30.0
     validate: bool = False
-    bind_address: str = "127.0.0.1"
+    bind_address: str | None = None
+    secure_port: int | None = None
     port: int | None = None
     probe_port: int | None = None
     leader_election: LeaderElectionSettings | None = None
@@ -66,6 +71,8 @@ class Settings:
     health: HealthSettings = HealthSettings()
     stop: StopSettings = StopSettings()
     serving: ServingSettings = ServingSettings()
+    tls: TLSSettings = TLSSettings()
+    access: AccessSettings = AccessSettings()
 
     @property
     def profiles(self) -> Sequence[KubeSchedulerProfile]:

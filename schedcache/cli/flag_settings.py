@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from schedcache.app.errors import UsageError
 from schedcache.app.leader_election import leader_election_of
 from schedcache.app.settings import Settings, configuration_of
+from schedcache.cli.secure_flag_settings import access_of, secure_port_of, tls_of
 from schedcache.config import LeaderElection, leader_election_problems
 from schedcache.config.duration import Duration
 
@@ -30,6 +31,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
         ).seconds,
         validate=options.validate,
         bind_address=options.bind_address,
+        secure_port=secure_port_of(options),
         port=options.port,
         probe_port=options.probe_port,
         leader_election=leader_election_of(
@@ -37,6 +39,8 @@ def settings_of(options: argparse.Namespace) -> Settings:
             resource_name=options.leader_elect_resource_name,
             resource_namespace=options.leader_elect_resource_namespace,
         ),
+        tls=tls_of(options),
+        access=access_of(options),
     )
 
 

@@ -3,7 +3,6 @@
 import argparse
 from pathlib import Path
 
-DEFAULT_PORT = 10251
 FORMATS = ("auto", "console", "json")
 """Of the log."""
 _TRUE = frozenset({"true", "t", "1"})
@@ -132,27 +131,41 @@ def add_leader_election_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_serving_flags(parser: argparse.ArgumentParser, default_port: int = DEFAULT_PORT) -> None:
+def add_serving_flags(parser: argparse.ArgumentParser) -> None:
     """Where it answers."""
     group = parser.add_argument_group("serving")
     group.add_argument(
-        "--bind-address",
-        default="127.0.0.1",
-        metavar="ADDRESS",
-        help="address for /metrics and /dump (default %(default)s)",
+        "--secure-port",
+        type=port,
+        metavar="N",
+        help="port for /metrics, /dump and /compare over HTTPS, for those who may ask; 0: not served (without it 10259, unless there"
+        " is --port)",
     )
     group.add_argument(
-        "--port",
-        type=port,
-        default=default_port,
-        metavar="N",
-        help="port for /metrics and /dump; 0 picks a free one, which is logged at the start (default %(default)s)",
+        "--bind-address",
+        metavar="ADDRESS",
+        help="address of these ports (without it, all for HTTPS and 127.0.0.1 for --port)",
     )
+    add_port_flag(group)
     group.add_argument(
         "--probe-port",
         type=port,
         metavar="N",
-        help="port for /livez and /readyz alone, on all addresses; 0 picks a free one (default: not served)",
+        help="port for /livez, /readyz and /healthz alone, on all addresses; 0 picks a free one (default: not served)",
+    )
+
+
+def add_port_flag(group: argparse._ArgumentGroup, default: int | None = None) -> None:
+    """The one without TLS."""
+    group.add_argument(
+        "--port",
+        type=port,
+        default=default,
+        metavar="N",
+        help="port for the same without TLS and for everybody, as on a laptop; 0 picks a free one, which is logged at the start"
+        " (default: not served)"
+        if default is None
+        else "port for /metrics and /dump; 0 picks a free one (default %(default)s)",
     )
 
 

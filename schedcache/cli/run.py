@@ -9,6 +9,7 @@ from schedcache.cli.flags import (
     add_scheduling_flags,
     add_serving_flags,
 )
+from schedcache.cli.secure_flags import add_access_flags, add_tls_flags
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -20,6 +21,8 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     add_scheduling_flags(parser)
     add_leader_election_flags(parser)
     add_serving_flags(parser)
+    add_tls_flags(parser)
+    add_access_flags(parser)
     add_logging_flags(parser)
     parser.set_defaults(execute=execute, parser=parser)
 

@@ -10,6 +10,7 @@ May touch: nothing. There are only types here, and the arithmetic of backoff; th
 Start with `effects` (what goes out) and `source` (what comes in), then `errors`; `lease` has who may write at all.
 """
 
+from schedcache.ports.access import AccessReviews, ClusterAuthentication, UserInfo
 from schedcache.ports.backoff import Backoff
 from schedcache.ports.cluster_event import ALL, WILDCARD, ClusterEvent
 from schedcache.ports.comparison import Cause, Difference, KindComparison
@@ -42,10 +43,12 @@ __all__ = [
     "ALL",
     "MAX_EXTENDER_PRIORITY",
     "WILDCARD",
+    "AccessReviews",
     "ApiError",
     "Backoff",
     "Binder",
     "Cause",
+    "ClusterAuthentication",
     "ClusterEvent",
     "ConflictError",
     "Difference",
@@ -74,6 +77,7 @@ __all__ = [
     "StatusWriter",
     "StoredRecord",
     "UnavailableError",
+    "UserInfo",
     "Victims",
     "VolumeWriter",
     "asks_for",

@@ -3,22 +3,23 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from aiohttp import web
 
+from schedcache.server.errors import error_response, refusal_bytes
 from schedcache.server.limits import ServingSettings
+from schedcache.server.share import ProcessorShare
 from schedcache.server.stats import ServingStats
+from schedcache.server.tls import TLSContexts
+from schedcache.server.tls_connection import TLSConnection
 
 _LOOK_SECONDS = 0.5
 _SETTLED_SECONDS = 1.0
 _REFUSAL_SECONDS = 0.5
 _MOST_REFUSALS = 32
-_TEXT = "too many connections, try again\n"
-_REFUSAL = (
-    "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
-    f"Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(_TEXT)}\r\n\r\n{_TEXT}"
-).encode()
+_REFUSAL = refusal_bytes(503, "too many connections, try again")
 
 
 class Connections:
@@ -29,10 +30,22 @@ class Connections:
         settings: the bounds.
         stats: where what clients do is counted.
         port: what the port is for, as in `ServingStats`.
+        tls: what connections are opened with; None: they are not encrypted.
+        share: of the processor that handshakes may take; None for no limit.
     """
 
-    def __init__(self, server: web.Server, settings: ServingSettings, stats: ServingStats, port: str) -> None:
+    def __init__(
+        self,
+        server: web.Server,
+        settings: ServingSettings,
+        stats: ServingStats,
+        port: str,
+        tls: TLSContexts | None = None,
+        share: ProcessorShare | None = None,
+    ) -> None:
         self.settings = settings
+        self._tls = tls
+        self._turn = share or nullcontext()
         self._server = server
         self._stats = stats
         self._port = port
@@ -44,7 +57,7 @@ class Connections:
 
     def protocol(self) -> asyncio.Protocol:
         """For a new connection."""
-        return _Connection(
+        connection = _Connection(
             self._server,
             self,
             loop=self._loop,
@@ -57,6 +70,12 @@ class Connections:
             # Nobody reads a body here: unpacking it would be work for the client, and an error of ours where it cannot be done.
             auto_decompress=False,
         )
+        if self._tls is None:
+            return connection
+        return TLSConnection(connection, self._tls.current, self._turn, self._handshake_failed)
+
+    def _handshake_failed(self) -> None:
+        self._stats.handshakes_failed[self._port] += 1
 
     def admit(self, connection: "_Connection", transport: asyncio.Transport) -> bool:
         """Whether there is room for it; if not, it is refused."""
@@ -122,7 +141,8 @@ class Connections:
 
     def _refuse(self, transport: asyncio.Transport) -> None:
         """Answer before anything was asked, and leave the client a moment to read it."""
-        if len(self._refusals) >= _MOST_REFUSALS:
+        # A handshake would cost more than the answer is worth.
+        if self._tls is not None or len(self._refusals) >= _MOST_REFUSALS:
             transport.abort()
             return
         self._refusals.add(transport)
@@ -208,9 +228,11 @@ class _Connection(web.RequestHandler):
     ) -> web.StreamResponse:
         """What is not HTTP is counted and answered, and nobody is told of it: it says nothing about this program."""
         if status >= 500:
-            return super().handle_error(request, status, exc, message)
-        self._connections.bad_request()
-        response = web.Response(status=status, text=message)
+            super().handle_error(request, status, exc, message)
+            message = "a fault in the program; the log has it"
+        else:
+            self._connections.bad_request()
+        response = error_response(status, message or "")
         response.force_close()
         return response
 

@@ -35,7 +35,10 @@ class Health:
         return {name: check() for name, check in self._readyz.items()}
 
     def routes(self) -> list[web.RouteDef]:
-        """`/livez` and `/readyz`: 200 or 500, and with `?verbose` or where something is wrong each check on a line."""
+        """`/livez`, `/readyz`, and kube-scheduler's older `/healthz`, which is `/livez` here.
+
+        200 or 500, and with `?verbose` or where something is wrong each check on a line.
+        """
 
         async def livez(request: web.Request) -> web.Response:
             return _answer("livez", self.live(), request, "")
@@ -43,7 +46,7 @@ class Health:
         async def readyz(request: web.Request) -> web.Response:
             return _answer("readyz", self.ready(), request, self._standing())
 
-        return [web.get("/livez", livez), web.get("/readyz", readyz)]
+        return [web.get("/livez", livez), web.get("/readyz", readyz), web.get("/healthz", livez)]
 
 
 def _answer(name: str, found: dict[str, str], request: web.Request, standing: str) -> web.Response:

@@ -59,7 +59,7 @@ def _kubectl(arguments):
 
 
 def _curl(arguments):
-    (path,) = re.findall(r"(?:localhost|127\.0\.0\.1):(?:10251|PORT)(/[^?\s]+)", " ".join(arguments))
+    (path,) = re.findall(r"(?:localhost|127\.0\.0\.1):(?:10251|10259|PORT)(/[^?\s]+)", " ".join(arguments))
     assert path in ("/dump", "/metrics", "/compare")
 
 

@@ -25,7 +25,9 @@ from schedcache.kube.settings import (
     WatchSettings,
     WriteSettings,
 )
+from schedcache.server.access import reviewing
 from schedcache.server.limits import ServingSettings
+from schedcache.server.secure_settings import AccessSettings, TLSSettings
 from tests.packaging import pages
 
 MINUTE, MIB, MILLI = 1 / 60, 2**20, 1000
@@ -68,6 +70,25 @@ QUOTED = {
         ("`--leader-elect-lease-duration` | `{}s`", ELECTION.lease_duration_seconds),
         ("`--leader-elect-renew-deadline` | `{}s`", ELECTION.renew_deadline_seconds),
         ("`--leader-elect-retry-period` | `{}s`", ELECTION.retry_period_seconds),
+        ("`--authentication-token-webhook-cache-ttl` | `{}s`", AccessSettings.token_ttl_seconds),
+        ("`--authorization-webhook-cache-authorized-ttl` | `{}s`", AccessSettings.authorized_ttl_seconds),
+        ("`--authorization-webhook-cache-unauthorized-ttl` | `{}s`", AccessSettings.unauthorized_ttl_seconds),
+    ],
+    "docs/security.md": [
+        ("publishes them, and again every {} s", AccessSettings.lookup_seconds),
+        ("the API server has not said within {} s", AccessSettings.review_seconds),
+        ("What it has said is remembered for {} s", AccessSettings.token_ttl_seconds),
+        ("is let in for {} s more if the API server fails", AccessSettings.authorized_ttl_seconds),
+        ("a right that was taken away ends within {} s", AccessSettings.authorized_ttl_seconds),
+        ("within its limit: {} in a second, {} at once", AccessSettings.client_reviews_per_second,
+            AccessSettings.client_review_burst),
+        ("{} in a second for all, {} at a time", AccessSettings.reviews_per_second, AccessSettings.concurrent_reviews),
+        ("within the last {} minutes", reviewing._PROVEN_SECONDS * MINUTE),
+        ("cause at most {} access reviews in a second", AccessSettings.client_reviews_per_second),
+        ("handshake that takes longer than {} s", ServingSettings.head_seconds),
+        ("Files are looked at every {} s", TLSSettings.look_seconds),
+        ("the log does during the last {} days", TLSSettings.warning_days),
+        ("Reviews have {} s, in kube-scheduler", AccessSettings.review_seconds),
     ],
     "CONTRIBUTING.md": [
         ("Python >= {}", required("requires-python")),
@@ -265,6 +286,7 @@ UNQUOTED = {
     ),
     "docs/plugins.md": ("with 5,000 nodes, 1 to 2 ms per pod, and about 10 ms if it rejects every node",),
     "docs/compare.md": ("metadata is 5 MB and takes 0.1 s of CPU", "with 50,000 pods takes 0.3 s", "for less than 50 ms"),
+    "docs/security.md": ("in kube-scheduler 10 s for each try",),
     "docs/queue.md": ("not up to 30 s later",),  # kube-scheduler's
     "docs/operations.md": (
         "takes some four minutes longer",

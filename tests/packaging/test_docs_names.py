@@ -21,12 +21,14 @@ FOREIGN = {
     "kube-scheduler and Kubernetes": (
         "/metrics/resources /metrics/slis AssignedPodAdd AssignedPodDelete OutOfcpu disabled_metrics_total"
         " hidden_metrics_total incomplete kube_pod_resource_limit kube_pod_resource_request kubernetes_build_info"
-        " kubernetes_feature_enabled kubernetes_healthcheck kubernetes_healthchecks_total pods/portforward"
+        " kubernetes_feature_enabled kubernetes_healthcheck kubernetes_healthchecks_total"
         " kube-system/kube-scheduler pods/status registered_metrics_total remove_assumed_pod rest_client_* workqueue_*"
+        " X-Remote-User X-Remote-Group X-Remote-Extra-... system:anonymous --tls-sni-cert-key --tls-curve-preferences"
+        " --http2-max-streams-per-connection --disable-http2-serving --permit-port-sharing --permit-address-sharing"
     ),
     "clients, tools and formats": "~=0.1.0 MAJOR.MINOR.PATCH DeprecationWarning NAMESPACE/NAME fromdate"
     " [Unreleased] data/csv noqa openb_pod_list_gpuspec33 process_* ~/.kube/config CLOCK_MONOTONIC"
-    " linux/amd64 linux/arm64 org.opencontainers.image.* /opt/schedcache/sbom.cdx.json",
+    " linux/amd64 linux/arm64 org.opencontainers.image.* /opt/schedcache/sbom.cdx.json schedcache.crt schedcache.key",
 }
 """Names that are not ours, by whose they are."""
 

@@ -21,6 +21,8 @@ from schedcache.cli.log_metrics import LogCollector
 from schedcache.cli.log_output import LogOutput
 from schedcache.framework import interface
 from schedcache.model import Node, Pod
+from schedcache.server.access.metrics import AccessCollector
+from schedcache.server.access.reviewing import ReviewStats
 from tests.packaging import pages
 
 ROOT = pages.ROOT
@@ -54,6 +56,15 @@ def defaults():
         "--leader-elect-resource-lock": settings.configuration.leader_election.resource_lock,
         "--leader-elect-resource-name": settings.leader_election.resource_name,
         "--leader-elect-resource-namespace": settings.leader_election.resource_namespace,
+        "--authentication-skip-lookup": str(settings.access.skip_lookup).lower(),
+        "--authentication-tolerate-lookup-failure": str(settings.access.tolerate_lookup_failure).lower(),
+        "--authentication-token-webhook-cache-ttl": f"{settings.access.token_ttl_seconds:g}s",
+        "--authorization-webhook-cache-authorized-ttl": f"{settings.access.authorized_ttl_seconds:g}s",
+        "--authorization-webhook-cache-unauthorized-ttl": f"{settings.access.unauthorized_ttl_seconds:g}s",
+        "--authorization-always-allow-paths": ",".join(settings.access.always_allow_paths),
+        "--requestheader-username-headers": ",".join(settings.access.requestheader_username_headers),
+        "--requestheader-group-headers": ",".join(settings.access.requestheader_group_headers),
+        "--requestheader-extra-headers-prefix": ",".join(settings.access.requestheader_extra_headers_prefix),
     }
     found = {flag: action.default or None for flag, action in run_actions().items()}
     return {flag: unsaid.get(flag, "" if default is None else str(default)) for flag, default in found.items()}
@@ -70,7 +81,7 @@ def test_the_readme_lists_the_flags_of_run_with_their_defaults():
 def test_help_gives_the_defaults_that_there_are():
     expected = defaults()
     for flag, action in run_actions().items():
-        told = re.search(r"\(default:? ([\w.]+)", action.help % vars(action))
+        told = re.search(r"\(default:? (\S+?)[,;]?[\s)]", action.help % vars(action))
         assert told is None or told[1] in (expected[flag], "not"), flag
 
 
@@ -85,6 +96,7 @@ async def program(tmp_path):
     )
     async with assembled(settings) as program:
         program.registry.register(LogCollector(LogOutput(2)))
+        program.registry.register(AccessCollector(ReviewStats(), lambda: 0.0))
         yield program
 
 
@@ -137,13 +149,13 @@ async def test_the_endpoints_that_the_pages_list_are_those_that_answer(program):
         flag = re.match(r"`--[\w-]+`", port)
         name = flag[0].strip("`") if flag else name
         listed.setdefault(name, set()).update(re.findall(r"`(/\w+)`", path))
-    assert {port: paths for port, paths in listed.items() if paths} == {"--port": main, "--probe-port": probes}
+    assert {port: paths for port, paths in listed.items() if paths} == {"--secure-port": main, "--probe-port": probes}
     security = {
         row[0].strip("`"): set(re.findall(r"`(/\w+)`", row[1]))
         for row in pages.rows(pages.section("SECURITY.md", "## What it serves"))
         if row[0] != "port"
     }
-    assert security == {"--port": main, "--probe-port": probes}
+    assert security == {"--secure-port": main, "--port": main, "--probe-port": probes}
 
 
 async def test_the_checks_of_readiness_that_the_pages_name_are_there(program):

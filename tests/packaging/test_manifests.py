@@ -50,7 +50,9 @@ def of_kind(kind: str, *paths: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def one(kind: str, folder: str) -> dict[str, Any]:
-    (found,) = of_kind(kind, *sorted((ROOT / "deploy" / folder).glob("*.yaml")))
+    """Of the object that runs and what it needs; who may ask it is in a file of its own."""
+    files = [path for path in FILES if path.parent.name == folder and path.name != "access.yaml"]
+    (found,) = of_kind(kind, *files)
     return found
 
 
@@ -91,7 +93,7 @@ def test_the_role_grants_what_is_used_and_nothing_else(folder, expected):
 
 def test_no_role_has_a_wildcard():
     roles = [role for kind in ("ClusterRole", "Role") for role in of_kind(kind, *FILES)]
-    assert len(roles) == 3
+    assert len(roles) == 5
     for role in roles:
         assert "*" not in json.dumps(role["rules"])
 
@@ -138,14 +140,43 @@ def test_images_are_the_one_that_is_built_and_never_pulled_anew(spec):
 @pytest.mark.parametrize("folder", ["scheduler", "observe"])
 def test_probes_ask_the_probe_port(folder):
     (container,) = one("Deployment", folder)["spec"]["template"]["spec"]["containers"]
-    (port,) = container["ports"]
+    port, secure = (next(p for p in container["ports"] if p["name"] == name) for name in ("probes", "https"))
     assert f"--probe-port={port['containerPort']}" in container["args"]
+    assert f"--secure-port={secure['containerPort']}" in container["args"]
     paths = {probe: container[probe]["httpGet"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
     assert paths == {
         "startupProbe": {"path": "/livez", "port": port["name"]},
         "livenessProbe": {"path": "/livez", "port": port["name"]},
         "readinessProbe": {"path": "/readyz", "port": port["name"]},
     }
+
+
+@pytest.mark.parametrize("folder", ["scheduler", "observe"])
+def test_nothing_is_answered_without_tls(folder):
+    (container,) = one("Deployment", folder)["spec"]["template"]["spec"]["containers"]
+    _, *flags = container["args"]
+    settings = settings_of(make_parser().parse_args(["run", *flags]))
+    assert (settings.secure_port, settings.port, settings.bind_address) == (10259, None, None)
+
+
+@pytest.mark.parametrize("folder", ["scheduler", "observe"])
+def test_it_may_ask_the_api_server_about_its_clients(folder):
+    path = ROOT / "deploy" / folder / "access.yaml"
+    (delegator,), (lookup,), (reader,) = (
+        of_kind(kind, path) for kind in ("ClusterRoleBinding", "RoleBinding", "ClusterRole")
+    )
+    account = one("ServiceAccount", folder)["metadata"]
+    subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
+    assert delegator["subjects"] == lookup["subjects"] == [subject]
+    assert delegator["roleRef"]["name"] == "system:auth-delegator"
+    assert lookup["metadata"]["namespace"] == "kube-system"
+    assert lookup["roleRef"] == {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "Role",
+        "name": "extension-apiserver-authentication-reader",
+    }
+    assert reader["metadata"]["name"] == "schedcache-dump-reader"
+    assert reader["rules"] == [{"nonResourceURLs": ["/dump", "/compare"], "verbs": ["get"]}]
 
 
 def test_two_schedulers_share_the_lease_that_their_role_is_for():

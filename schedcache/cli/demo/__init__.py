@@ -2,7 +2,7 @@
 
 import argparse
 
-from schedcache.cli.flags import add_logging_flags, add_serving_flags
+from schedcache.cli.flags import add_logging_flags, add_port_flag
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -16,7 +16,11 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.add_argument(
         "--exit", action="store_true", help="exit when done: with status 0 if all pods are where they should be, else 1"
     )
-    add_serving_flags(parser, default_port=0)
+    group = parser.add_argument_group("serving")
+    group.add_argument(
+        "--bind-address", default="127.0.0.1", metavar="ADDRESS", help="address of that port (default %(default)s)"
+    )
+    add_port_flag(group, default=0)
     add_logging_flags(parser)
     parser.set_defaults(execute=execute, parser=parser)
 
