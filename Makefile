@@ -78,8 +78,9 @@ format: setup ## let ruff format and mend what it can
 	$(BIN)/ruff format
 
 .PHONY: docs
-docs: setup ## write docs/api.md from the public names, and the tables of docs/faults.md
+docs: setup ## write docs/api.md from the public names, the schema of dumps from their structs, and the tables of docs/faults.md
 	@$(BIN)/python hack/api_reference.py
+	@$(BIN)/python hack/dump_schema.py
 	@$(BIN)/python -m tests.faults.page
 
 .PHONY: faults

@@ -13,10 +13,12 @@ ignored; the fields of today keep their names and meanings until that version ch
 from schedcache.dump.document import (
     API_VERSION,
     KIND,
+    SELECTABLE_FIELDS,
     STATES,
     AllocatableAmounts,
     Amounts,
     Dump,
+    DumpFilter,
     ImageState,
     InFlightEntry,
     NodeState,
@@ -27,16 +29,19 @@ from schedcache.dump.document import (
     Story,
 )
 from schedcache.dump.loading import DumpError, load_dump
+from schedcache.dump.schema import json_schema
 from schedcache.dump.writing import pieces
 
 __all__ = [
     "API_VERSION",
     "KIND",
+    "SELECTABLE_FIELDS",
     "STATES",
     "AllocatableAmounts",
     "Amounts",
     "Dump",
     "DumpError",
+    "DumpFilter",
     "ImageState",
     "InFlightEntry",
     "NodeState",
@@ -45,6 +50,7 @@ __all__ = [
     "QueueState",
     "QueuedPod",
     "Story",
+    "json_schema",
     "load_dump",
     "pieces",
 ]

@@ -147,6 +147,19 @@ class Story(_Part, frozen=True):
     cause: str
 
 
+SELECTABLE_FIELDS = ("resourceVersions", "assumed", "queue", "nodes", "pods")
+"""The fields of `Dump` that a reader can choose from; the others are always there."""
+
+
+class DumpFilter(_Part, frozen=True):
+    """What a reader asked for, as `/dump` takes it; empty: not limited by that. Fields that were not asked for are empty."""
+
+    nodes: tuple[str, ...] = ()
+    namespace: tuple[str, ...] = ()
+    selector: str = ""
+    fields: tuple[str, ...] = ()
+
+
 class Dump(_Part, frozen=True):
     """All that a scheduler held at `taken_at`; nodes by name, pods by UID, `assumed` the sorted UIDs of the assumed ones."""
 
@@ -161,3 +174,5 @@ class Dump(_Part, frozen=True):
     pods: Mapping[str, PodState]
     stories: tuple[Story, ...] | None = None
     """Only if they were asked for; oldest first."""
+    filter: DumpFilter | None = None
+    """Only if the rest is not all that there is."""

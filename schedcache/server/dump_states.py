@@ -123,6 +123,18 @@ def queue_state(queue: QueueDump, moment: Moment) -> QueueState:
     )
 
 
+def queue_version(queue: QueueDump) -> int:
+    """The same for as long as nothing in the queue has changed."""
+    return hash(
+        (
+            *(queue.active, queue.backoff, queue.error_backoff, queue.unschedulable),
+            *(queue.in_flight, queue.in_flight_events, queue.scheduling_cycle),
+            tuple(queue.nominated.items()),
+            tuple(queue.pods.items()),
+        )
+    )
+
+
 def _in_flight_entry(kind: str, what: str) -> InFlightEntry:
     return InFlightEntry(pod=what) if kind == "pod" else InFlightEntry(event=what)
 

@@ -2,15 +2,17 @@
 
 import asyncio
 import contextlib
+import json
 from pathlib import Path
 
 import aiohttp
+import jsonschema
 import pytest
 import structlog
 
 from schedcache.app.errors import UsageError
 from schedcache.app.running import served
-from schedcache.dump import load_dump
+from schedcache.dump import json_schema, load_dump
 from schedcache.server.secure_settings import AccessSettings, TLSSettings
 from schedcache.testing import Cluster, ControlPlane, FaultProxy, Hang, read_manifest, wait_until
 from tests.e2e.in_process import scheduler
@@ -132,9 +134,13 @@ async def test_tokens(world):
         assert status == 403
         assert 'User \\"system:serviceaccount:default:stranger\\" cannot get path \\"/dump\\"' in text
         reader = await world.token("reader")
-        status, text = await port.ask(token=reader)
+        await world.cluster.make_nodes(2)
+        await world.cluster.make_pods(3, requests={"cpu": "100m"})
+        await world.cluster.wait_until_bound(3)
+        status, text = await port.ask("/dump?stories&namespace=default", token=reader)
         assert status == 200
-        assert load_dump(text).nodes == {}
+        assert len(load_dump(text).pods) == 3
+        jsonschema.validate(json.loads(text), json_schema())
         assert await port.status("/compare", token=reader) == 200
         assert await port.status("/metrics", token=reader) == 403
         assert await port.status("/metrics", token=world.control_plane.admin_token) == 200

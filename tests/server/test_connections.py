@@ -11,7 +11,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
 from schedcache.app.serving import serve
-from schedcache.server.dump_serving import DumpReaders
+from schedcache.server.dump_serving import DumpReaders, Taken
 from schedcache.server.health import Health
 from schedcache.server.limits import ServingSettings
 from schedcache.server.share import ProcessorShare
@@ -60,7 +60,7 @@ class Port:
 
     def take(self, wanted):
         self.taken.append(wanted)
-        return iter([self.body[start : start + 100_000] for start in range(0, len(self.body), 100_000)])
+        return Taken('W/"1"', iter([self.body[start : start + 100_000] for start in range(0, len(self.body), 100_000)]))
 
     async def connect(self, data=b"", **more):
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, **more)

@@ -6,12 +6,13 @@ import json
 import time
 from datetime import UTC, datetime, timedelta
 
+import jsonschema
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from schedcache.cache.stories import CAPACITY
-from schedcache.dump import STATES, load_dump, pieces
+from schedcache.dump import STATES, json_schema, load_dump, pieces
 from schedcache.server.dump import dump_route, stories, take_dump
 from schedcache.testing import make_node, settle
 from tests.scheduling.world import World, make_pod
@@ -38,8 +39,10 @@ def written(dump):
 def dump(world, told=None):
     """What a reader has in the end, which must be what was taken."""
     found = taken(world, told)
-    read = load_dump(written(found))
+    text = written(found)
+    read = load_dump(text)
     assert read == found
+    jsonschema.validate(json.loads(text), json_schema())
     return read
 
 
@@ -198,7 +201,7 @@ async def test_over_http(client, query, told):
 @pytest.mark.parametrize(
     ("query", "says"),
     [
-        ("story=all", "unknown parameter 'story': expected stories"),
+        ("story=all", "unknown parameter 'story': expected stories, nodes, namespace, selector, fields"),
         ("stories=all&pretty", "unknown parameter 'pretty'"),
         ("stories=a&stories=b", "stories: expected one value, got 2"),
         ("stories=default/", "stories: expected all, NAMESPACE/NAME or the UID of a pod, or the name of a node"),
@@ -249,3 +252,152 @@ async def test_a_large_dump_never_holds_the_loop_for_50_ms():
         await watching
     assert size > 10_000_000
     assert longest < 0.05
+
+
+@pytest.fixture
+async def busy():
+    """Two nodes, pods of two namespaces on each, two that wait, and one that is under way."""
+    world = World()
+    world.cache.stories.clear()
+    for node in ("n1", "n2"):
+        world.add_node(node, "4")
+        for namespace in ("web", "db"):
+            labels = {"app": namespace, "tier": node}
+            world.api.create(f"{namespace}-{node}", namespace=namespace, node=node, labels=labels)
+    for namespace in ("web", "db"):
+        world.api.create(f"{namespace}-waits", namespace=namespace, labels={"app": namespace}, cpu="64")
+    world.cache.assume_pod(make_pod("web-waits", uid="web-waits", namespace="web", node="n2"))
+    app = web.Application()
+    app.add_routes([dump_route(world.scheduler, Source(), NOW.timestamp)])
+    async with TestClient(TestServer(app, skip_url_asserts=True)) as client:
+        client.world = world
+        yield client
+
+
+async def asked(client, query="", **headers):
+    async with client.get(f"/dump{query}", headers=headers) as response:
+        assert response.status == 200, await response.text()
+        return load_dump(await response.read())
+
+
+@pytest.mark.parametrize(
+    ("query", "nodes", "pods"),
+    [
+        ("", "n1 n2", "web-n1 db-n1 web-n2 db-n2 web-waits db-waits"),
+        ("?nodes=n1", "n1", "web-n1 db-n1"),
+        ("?nodes=n2,none", "n2", "web-n2 db-n2 web-waits"),
+        ("?namespace=web", "n1 n2", "web-n1 web-n2 web-waits"),
+        ("?namespace=web,none", "n1 n2", "web-n1 web-n2 web-waits"),
+        ("?selector=app=db", "n1 n2", "db-n1 db-n2 db-waits"),
+        ("?selector=app=db,tier", "n1 n2", "db-n1 db-n2"),
+        ("?selector=tier%20notin%20(n1),app!=db", "n1 n2", "web-n2 web-waits"),
+        ("?selector=!tier", "n1 n2", "web-waits db-waits"),
+        ("?selector=app%20in%20(web,%20db)&nodes=n1&namespace=web", "n1", "web-n1"),
+        ("?fields=pods&namespace=web&nodes=n1", "", "web-n1"),
+        ("?fields=nodes", "n1 n2", ""),
+    ],
+)
+async def test_some_of_it(busy, query, nodes, pods):
+    found = await asked(busy, query)
+    assert sorted(found.nodes) == nodes.split()
+    assert {pod.name for pod in found.pods.values()} == set(pods.split())
+    assert (found.filter is None) == (query == "")
+
+
+async def test_pods_that_are_not_shown_are_nowhere_but_in_the_sums_of_nodes(busy):
+    everything, web = await asked(busy), await asked(busy, "?namespace=web")
+    hidden = {uid for uid, pod in everything.pods.items() if pod.namespace == "db"}
+    assert web.assumed == everything.assumed == ("web-waits",)
+    queue = web.queue
+    parts = (queue.active, queue.backoff, queue.error_backoff, queue.unschedulable, queue.in_flight)
+    assert not hidden & {uid for part in parts for uid in part}
+    assert not hidden & queue.pods.keys()
+    assert hidden & everything.queue.pods.keys()
+    assert web.nodes == everything.nodes
+    assert web.generation == everything.generation
+    assert web.filter.namespace == ("web",)
+
+
+async def test_fields_that_are_not_wanted_are_empty_and_the_form_stays(busy):
+    found = await asked(busy, "?fields=queue")
+    assert found.queue.pods
+    assert (found.nodes, found.pods, found.assumed, found.resource_versions) == ({}, {}, (), {})
+    found = await asked(busy, "?fields=assumed,resourceVersions")
+    assert found.assumed == ("web-waits",)
+    assert found.resource_versions == {"Pod": "17", "Node": "16"}
+    assert (found.queue.active, found.queue.pods) == ((), {})
+    assert found.filter.fields == ("assumed", "resourceVersions")
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("nodes=", "nodes: expected names, separated by commas"),
+        ("fields=pods,env", "fields: expected some of resourceVersions, assumed, queue, nodes, pods, got 'env'"),
+        ("selector=", "selector: expected requirements such as app=web or tier in (a,b), separated by commas, got ''"),
+        ("selector=a%20in%20b", "selector: expected requirements"),
+        ("selector=a=b,,c", "got ''"),
+        ("selector=a%3Cb", "selector: expected requirements"),
+        ("namespace=a&namespace=b", "namespace: expected one value, got 2"),
+    ],
+)
+async def test_a_filter_that_makes_no_sense_is_refused(busy, query, says):
+    async with busy.get(f"/dump?{query}") as response:
+        assert response.status == 400
+        assert says in await response.text()
+
+
+@pytest.mark.parametrize(
+    ("accepts", "gets"),
+    [
+        ("gzip", "gzip"),
+        ("br, gzip;q=0.5", "gzip"),
+        ("deflate", None),
+        ("gzip;q=0", None),
+        ("gzip;q=0.0", None),
+        ("", None),
+    ],
+)
+async def test_compressed_where_the_client_takes_it(busy, accepts, gets):
+    async with busy.get("/dump", headers={"Accept-Encoding": accepts}) as response:
+        assert response.headers.get("Content-Encoding") == gets
+        assert response.headers["Vary"] == "Accept-Encoding"
+        assert len(load_dump(await response.read()).nodes) == 2
+
+
+async def etag_of(client, query="", status=200, **headers):
+    async with client.get(f"/dump{query}", headers=headers) as response:
+        assert response.status == status
+        if status == 304:
+            assert await response.read() == b""
+        return response.headers["ETag"]
+
+
+async def test_who_has_it_already_is_told_so(busy):
+    etag = await etag_of(busy)
+    assert etag.startswith('W/"')
+    busy.world.clock.now += 1
+    for sent in (etag, etag.removeprefix("W/"), f'"other", {etag}', "*"):
+        assert await etag_of(busy, status=304, **{"If-None-Match": sent}) == etag
+    assert await etag_of(busy, status=304, **{"If-None-Match": etag, "Accept-Encoding": "gzip"}) == etag
+    await etag_of(busy, **{"If-None-Match": '"other"'})
+    assert await etag_of(busy, "?fields=nodes", **{"If-None-Match": etag}) != etag
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda world: world.api.create("more", node="n1"),
+        lambda world: world.api.create("later", cpu="64"),
+        lambda world: world.add_node("n3"),
+        lambda world: world.cache.finish_binding(world.cache.get_pod(make_pod("web-waits", uid="web-waits"))),
+        lambda world: world.queue.pop_nowait(),
+        lambda world: setattr(Source, "resource_versions", staticmethod(lambda: {"Pod": "18"})),
+    ],
+    ids=["pod", "pending", "node", "finished", "popped", "versions"],
+)
+async def test_whatever_has_changed_is_told(busy, change, monkeypatch):
+    monkeypatch.setattr(Source, "resource_versions", staticmethod(lambda: {"Pod": "17"}))
+    etag = await etag_of(busy)
+    change(busy.world)
+    assert await etag_of(busy, **{"If-None-Match": etag}) != etag
