@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 
 from schedcache import __version__
 from schedcache.app.errors import UsageError
-from schedcache.cli import check_config, demo, run, simulate
+from schedcache.cli import check_config, demo, dump, run, simulate
 from schedcache.cli.output import UnwrittenError, tell, writing
 
-COMMANDS = (run, demo, simulate, check_config)
+COMMANDS = (run, demo, simulate, dump, check_config)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -10,6 +10,7 @@ import textwrap
 import pytest
 
 from schedcache.testing import node_manifest, pod_manifest
+from tests.dump.support import EXAMPLE
 
 HEAVY = {
     *(
@@ -48,6 +49,7 @@ LIVE = CORE | {"aiohttp", "httptools", "kubernetes", "prometheus_client", "pydan
 def files(tmp_path):
     for name, content in (("config", CONFIG), ("node", NODE), ("pod", POD), ("bad", {**CONFIG, "parallelism": -1})):
         (tmp_path / name).write_text(json.dumps(content))
+    (tmp_path / "dump").write_bytes(EXAMPLE)
     return tmp_path
 
 
@@ -67,6 +69,7 @@ def command(files, *arguments):
         (["check-config", "bad"], 2, {"msgspec", "yaml"} | LOGS),
         (["simulate", "--cluster", "node", "--pod", "pod"], 0, CORE | {"schedcache.simulation"}),
         (["simulate", "--cluster", "node", "--pod", "pod", "-o", "json"], 0, CORE | {"schedcache.simulation"}),
+        (["dump", "--file", "dump"], 0, {"msgspec", "rich"}),
         (["run", "--config", "bad"], 2, {"msgspec", "yaml"} | LOGS),
         (["run", "--leader-elect-retry-period=x"], 2, {"msgspec", "yaml"} | LOGS),
     ],
@@ -78,7 +81,7 @@ def test_a_command_loads_what_it_uses(files, arguments, status, expected):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], *([name, "--help"] for name in ("run", "demo", "simulate"))]
+    "arguments", [["--help"], ["--version"], *([name, "--help"] for name in ("run", "demo", "simulate", "dump"))]
 )
 def test_help_loads_nothing(files, arguments):
     """argparse ends the process by itself."""

@@ -250,6 +250,7 @@ QUOTED = {
             ServingSettings.dump_waiting_seconds),
         ("nothing of its answer for {} s", ServingSettings.stalled_seconds),
         ("has been reading for more than {} s", ServingSettings.dump_reading_seconds),
+        ("with a token for {} minutes", ("cli.dump.fetching:_TOKEN_SECONDS", MINUTE)),
         ("the last {} transitions", "cache.stories:CAPACITY"),
         ("thousandths of a CPU; {} for a container", "model.resources:DEFAULT_MILLI_CPU"),
         ("bytes; {} MiB for a container", ("model.resources:DEFAULT_MEMORY", 1 / MIB)),

@@ -21,7 +21,7 @@ FOREIGN = {
     "kube-scheduler and Kubernetes": (
         "/metrics/resources /metrics/slis AssignedPodAdd AssignedPodDelete OutOfcpu disabled_metrics_total"
         " hidden_metrics_total incomplete kube_pod_resource_limit kube_pod_resource_request kubernetes_build_info"
-        " kubernetes_feature_enabled kubernetes_healthcheck kubernetes_healthchecks_total"
+        " kubernetes_feature_enabled kubernetes_healthcheck kubernetes_healthchecks_total pods/portforward"
         " kube-system/kube-scheduler pods/status registered_metrics_total remove_assumed_pod rest_client_* workqueue_*"
         " X-Remote-User X-Remote-Group X-Remote-Extra-... system:anonymous --tls-sni-cert-key --tls-curve-preferences"
         " --http2-max-streams-per-connection --disable-http2-serving --permit-port-sharing --permit-address-sharing"

@@ -51,7 +51,9 @@ def test_the_wheel_holds_every_module_and_data_file_of_the_package(wheel):
 
 def test_the_wheel_carries_the_command_and_the_licence(wheel):
     info = f"schedcache-{schedcache.__version__}.dist-info"
-    assert "schedcache = schedcache.cli:main" in wheel.read(f"{info}/entry_points.txt").decode()
+    commands = wheel.read(f"{info}/entry_points.txt").decode()
+    assert "schedcache = schedcache.cli:main" in commands
+    assert "kubectl-schedcache = schedcache.cli:main" in commands
     assert b"Apache License" in wheel.read(f"{info}/licenses/LICENSE")
 
 

@@ -7,5 +7,5 @@ renewed before they expire, and no request waits for that unless it was refused.
 May touch: sockets, files of credentials, threads for reading them. It starts nothing in the background but that renewal.
 
 Start with `transport`; `outcomes` says what answers mean, `credentials` who we are, `write_connections` and `http_answer` how a write
-travels. `answers` notes since when requests of one kind have failed.
+travels. `answers` notes since when requests of one kind have failed. `port_forward` reaches a port of a pod.
 """
