@@ -1,13 +1,16 @@
 # noqa: INP001  a script, no package
 """What readers of `/dump` who ask without a pause do to scheduling: 0, 1, 5 and 50 of them, side by side, in turn.
 
-    python bench/dump_under_fire.py [--nodes N] [--pods N] [--held N] [--readers N ...] [--rounds N] [--json]
+    python -P bench/dump_under_fire.py [--nodes N] [--pods N] [--held N] [--readers N ...] [--slow N] [--tls] [--rounds N] [--json]
 
 The scheduler with its default plugins and the port that `schedcache run` opens; binds take 5 ms and are confirmed by a watch in
-memory. Readers run in a process of their own. Each round has, for each number of readers: a burst of pods (pods a second, from the
-first to the last bind, and milliseconds of CPU that the loop's thread took for each, which tells more than the former where the
-machine has other things to do), then as many at a steady pace (p50 and p99 of the time from a pod's appearance to its bind).
-Given are medians of the rounds, the least CPU, and the longest time that the loop's thread computed without a turn for others.
+memory. Readers run in a process of their own. With --slow, there are as many besides who take 64 KiB in half a second. With --tls
+the port is the HTTPS one, with tokens and reviews that take 10 ms.
+
+Each round has, for each number of readers: a burst of pods (pods a second, from the first to the last bind, and milliseconds of CPU
+that the loop's thread took for each, which tells more than the former where the machine has other things to do), then as many at a
+steady pace (p50 and p99 of the time from a pod's appearance to its bind). Given are medians of the rounds, the least CPU, and the
+longest time that the loop's thread computed without a turn for others.
 """
 
 import argparse
@@ -19,6 +22,7 @@ import json
 import random
 import selectors
 import socket
+import ssl
 import statistics
 import subprocess
 import sys
@@ -36,14 +40,21 @@ from schedcache.config import config_from_dict
 from schedcache.framework import Extenders
 from schedcache.model import Pod
 from schedcache.plugins.default_plugins import default_registry
-from schedcache.ports import NoMetrics
+from schedcache.ports import ClusterAuthentication, NoMetrics, UserInfo
 from schedcache.scheduling import PodStore, Scheduler, make_profiles
+from schedcache.server.access.authentication import Authenticator
+from schedcache.server.access.guard import guard
+from schedcache.server.access.reviewing import Reviewer
 from schedcache.server.dump import dump_route, has_work
 from schedcache.server.limits import ServingSettings
+from schedcache.server.secure_settings import AccessSettings, TLSSettings
 from schedcache.server.share import ProcessorShare
+from schedcache.server.tls import TLSContexts
 from schedcache.testing import Recorder, make_node, make_pod
 
 BIND_SECONDS = 0.005
+REVIEW_SECONDS = 0.01
+SLOW_BYTES = 65536
 SETTLE_SECONDS = 0.3
 
 
@@ -148,8 +159,53 @@ class LoopWatch:
         asyncio.events.Handle._run = timed  # type: ignore[method-assign]  # noqa: SLF001
 
 
+class Reviews:
+    """An API server that lets everybody in."""
+
+    async def review_token(self, token: str) -> UserInfo | None:
+        """It takes a while."""
+        await asyncio.sleep(REVIEW_SECONDS)
+        return UserInfo(token)
+
+    async def review_access(self, user: UserInfo, verb: str, path: str) -> bool:
+        """Likewise."""
+        await asyncio.sleep(REVIEW_SECONDS)
+        return True
+
+
+def secured() -> dict[str, Any]:
+    """What makes a port the HTTPS one."""
+    settings = AccessSettings()
+    reviewer = Reviewer(Reviews(), settings)
+    guards = [guard(Authenticator(reviewer, ClusterAuthentication), reviewer, settings)]
+    return {"tls": TLSContexts(TLSSettings(), str), "guards": guards}
+
+
+async def read_slowly_or_not(port: int, readers: int, slow: int, *, tls: bool) -> None:
+    """So many readers, each of which asks again as soon as it has its answer, and others who take their time; ended by a signal."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if tls else None
+    if context is not None:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+
+    async def read(number: int, pause: float) -> None:
+        request = f"GET /dump HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer t-{number}\r\nConnection: close\r\n\r\n"
+        while True:
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, limit=SLOW_BYTES)
+                writer.write(request.encode())
+                while await reader.read(SLOW_BYTES):  # noqa: ASYNC110  the pause is what this is about
+                    await asyncio.sleep(pause)
+                writer.close()
+            except OSError:
+                # Cut off, or refused: so it asks again, and not more often than a person would.
+                await asyncio.sleep(0.1)
+
+    await asyncio.gather(*(read(i, 0) for i in range(readers)), *(read(readers + i, 0.5) for i in range(slow)))
+
+
 def read_for_ever(port: int, readers: int) -> None:
-    """So many readers, each of which asks again as soon as it has its answer; ended by a signal."""
+    """So many readers without TLS, in the least time that there is; ended by a signal."""
     selector, buffer = selectors.DefaultSelector(), bytearray(1 << 18)
 
     def ask() -> None:
@@ -174,12 +230,13 @@ def read_for_ever(port: int, readers: int) -> None:
 
 
 @asynccontextmanager
-async def reading(port: int, readers: int) -> AsyncIterator[None]:
+async def reading(port: int, readers: int, slow: int, *, tls: bool) -> AsyncIterator[None]:
     """For as long as the block lasts."""
     if not readers:
         yield
         return
-    command = [sys.executable, __file__, "--port", str(port), "--readers", str(readers)]
+    command = [sys.executable, "-P", __file__, "--port", str(port), "--readers", str(readers), "--slow", str(slow)]
+    command += ["--tls"] if tls else []
     process = subprocess.Popen(command)  # noqa: ASYNC220, S603  it only starts
     try:
         await asyncio.sleep(SETTLE_SECONDS + 1)
@@ -218,11 +275,10 @@ async def trickle(api: Api, pods: int, pace: float, run: str) -> tuple[float, fl
     return took[len(took) // 2], took[len(took) * 99 // 100]
 
 
-async def measure(
-    nodes: int, held: int, pods: int, pace: float, numbers: list[int], rounds: int
-) -> list[dict[str, float]]:
+async def measure(options: argparse.Namespace) -> list[dict[str, float]]:
     """One row for each number of readers."""
-    scheduler, api = make_scheduler(nodes, held)
+    pods, numbers = options.pods, options.readers
+    scheduler, api = make_scheduler(options.nodes, options.held)
     share = ProcessorShare(lambda: has_work(scheduler), ServingSettings().busy_share)
     route = dump_route(scheduler, Source(), share=share)  # type: ignore[arg-type]
     found: dict[int, list[tuple[float, ...]]] = {number: [] for number in numbers}
@@ -231,14 +287,15 @@ async def measure(
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)
-    async with serve([route], "127.0.0.1", 0, "--port", share=share) as port:
+    more = secured() if options.tls else {}
+    async with serve([route], "127.0.0.1", 0, "--port", share=share, **more) as port:
         await burst(api, pods, "first")
-        for number in range(rounds):
+        for number in range(options.rounds):
             for readers in numbers:
-                async with reading(port, readers):
+                async with reading(port, readers, options.slow, tls=options.tls):
                     watch.longest = 0.0
                     rate, cpu = await burst(api, pods, f"b{number}-{readers}")
-                    p50, p99 = await trickle(api, pods, pace, f"t{number}-{readers}")
+                    p50, p99 = await trickle(api, pods, options.pace, f"t{number}-{readers}")
                     found[readers].append((rate, cpu, p50, p99, 1000 * watch.longest))
                 await asyncio.sleep(SETTLE_SECONDS)
     running.cancel()
@@ -261,16 +318,18 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=1000, help="of a burst")
     parser.add_argument("--pace", type=float, default=200.0, help="pods a second")
     parser.add_argument("--readers", type=int, nargs="*", default=[0, 1, 5, 50])
+    parser.add_argument("--slow", type=int, default=0, help="readers besides, who take their time")
+    parser.add_argument("--tls", action="store_true", help="over HTTPS, with reviews")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.port and (options.tls or options.slow):
+        asyncio.run(read_slowly_or_not(options.port, options.readers[0], options.slow, tls=options.tls))
     if options.port:
         read_for_ever(options.port, options.readers[0])
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
-    rows = asyncio.run(
-        measure(options.nodes, options.held, options.pods, options.pace, options.readers, options.rounds)
-    )
+    rows = asyncio.run(measure(options))
     if options.json:
         sys.stdout.write(json.dumps(rows, indent=1) + "\n")
         return

@@ -54,7 +54,10 @@ def _taken(
     cache, queue = state.cache.dump(), state.queue.dump()
     pods = _Pods(scheduler, queue, moment)
     versions = dict(source.resource_versions())
-    shown = {pod.uid: pod for pod in state.pods.values() if query.wants_pod(pod, pods.node_of(pod))}
+    # In one step, however many there are: so no call for each pod where all are wanted.
+    shown = {pod.uid: pod for pod in state.pods.values()}
+    if query.filter is not None:
+        shown = {uid: pod for uid, pod in shown.items() if query.wants_pod(pod, pods.node_of(pod))}
     queued = queue if query.filter is None else _filtered(queue, query, shown)
     dump = Dump(
         api_version=API_VERSION,

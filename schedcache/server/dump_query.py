@@ -52,11 +52,9 @@ class DumpQuery:
 
     def wants_pod(self, pod: Pod, node: str) -> bool:
         """Whether a pod is wanted that is on that node, "" for none; pods of one shape are looked at once."""
-        if self.filter is None:
-            return True
         wanted = self._shapes.get(pod.shape)
         if wanted is None:
-            namespaces, selector = self.filter.namespace, self.selector
+            namespaces, selector = () if self.filter is None else self.filter.namespace, self.selector
             wanted = (not namespaces or pod.namespace in namespaces) and (
                 selector is None or selector.matches(pod.labels)
             )
