@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from schedcache.app.health import health_of
     from schedcache.app.leader_election import leader_election_of
     from schedcache.app.program import Program, assembled
-    from schedcache.app.running import run_until, served
+    from schedcache.app.running import Ports, run_until, served
     from schedcache.app.settings import Settings, configuration_of
 
 __all__ = [
     "HealthSettings",
+    "Ports",
     "Program",
     "Settings",
     "StopSettings",
@@ -38,6 +39,7 @@ __all__ = [
 # Loaded when asked for: every command imports modules of this package, and most of them need no program, which takes a second.
 _MODULES = {
     "HealthSettings": "deadlines",
+    "Ports": "running",
     "Program": "program",
     "Settings": "settings",
     "StopSettings": "deadlines",

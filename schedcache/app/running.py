@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import ipaddress
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from schedcache.app.health import health_of
 from schedcache.app.program import Program
 from schedcache.app.serving import serve
 from schedcache.kube.leader_election.elector import LeadershipLostError
+from schedcache.server.access.guard import for_local_names, is_loopback
 from schedcache.server.comparing import compare_route
 from schedcache.server.dump import dump_route, has_work
 from schedcache.server.health import Health
@@ -87,12 +87,13 @@ async def served(program: Program) -> AsyncIterator[Ports]:
                 settings=settings.serving,
                 stats=program.serving,
                 share=share,
+                guards=[for_local_names] if is_loopback(address) else [],
             )
             plain_port = await stack.enter_async_context(plain)
             _log.info(
                 "serving metrics and dump", address=address, port=plain_port, tls=False, open_to=_open_to(address)
             )
-            if not _is_loopback(address):
+            if not is_loopback(address):
                 _log.warning(
                     "whoever reaches this address can read everything; --secure-port asks who they are", address=address
                 )
@@ -112,15 +113,8 @@ async def served(program: Program) -> AsyncIterator[Ports]:
         yield Ports(secure_port, plain_port, probe_port)
 
 
-def _is_loopback(address: str) -> bool:
-    try:
-        return address == "localhost" or ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
-
-
 def _open_to(address: str) -> str:
-    return "everybody on this machine" if _is_loopback(address) else "everybody who reaches it"
+    return "everybody on this machine" if is_loopback(address) else "everybody who reaches it"
 
 
 def processor_share(program: Program) -> ProcessorShare:

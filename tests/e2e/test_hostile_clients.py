@@ -17,7 +17,7 @@ BAD = [
     b"GET / HTTP/9.9\r\n\r\n",
     b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\n\r\n",
 ]
-DUMP = b"GET /dump?stories HTTP/1.1\r\nHost: test\r\n\r\n"
+DUMP = b"GET /dump?stories HTTP/1.1\r\nHost: localhost\r\n\r\n"
 MIB = 1 << 20
 
 

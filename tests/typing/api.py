@@ -12,7 +12,7 @@ from typing import Any, ClassVar, assert_type
 import numpy as np
 import numpy.typing as npt
 
-from schedcache.app import Program, Settings, StopSettings, assembled, configuration_of, run_until, served
+from schedcache.app import Ports, Program, Settings, StopSettings, assembled, configuration_of, run_until, served
 from schedcache.cache import (
     AlreadyAddedError,
     CacheError,
@@ -361,7 +361,8 @@ async def the_whole(stop: asyncio.Event) -> int:
         watch=WatchSettings(page_limit=100),
         stop=StopSettings(drain_seconds=5.0),
     )
-    async with assembled(settings) as program, served(program):
+    async with assembled(settings) as program, served(program) as ports:
+        assert_type(ports, Ports)
         return await run_until(assert_type(program, Program), stop)
 
 

@@ -57,6 +57,29 @@ def guard(authenticator: Authenticator, reviewer: Reviewer, settings: AccessSett
     return handle
 
 
+@web.middleware
+async def for_local_names(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answers only who calls this machine by a name of its own: on loopback, where there is no other guard.
+
+    Otherwise a web page could give its own name the address 127.0.0.1, and have a browser on this machine read everything to it
+    (DNS rebinding).
+    """
+    # Without the header, as of a program that speaks HTTP/1.0, it is no browser.
+    host = request.headers.get("Host", "localhost")
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    if not is_loopback(name):
+        raise web.HTTPForbidden(text=f"this port is for localhost, not for {name!r}")
+    return await handler(request)
+
+
+def is_loopback(name: str) -> bool:
+    """Whether it is an address of loopback, or localhost."""
+    try:
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
 def open_paths(paths: Iterable[str]) -> Callable[[str], bool]:
     """Whether a path is one of these, as kube-scheduler's --authorization-always-allow-paths has them.
 
