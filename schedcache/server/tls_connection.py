@@ -124,14 +124,19 @@ class TLSConnection(asyncio.Transport, asyncio.Protocol):
 
     def _pass_on(self) -> None:
         try:
-            while self._tcp is not None and (data := self._tls.read(_READ_BYTES)):
+            while self._tcp is not None:
+                data = self._tls.read(_READ_BYTES)
+                if not data:
+                    # The client is done, and waits for us to close as well.
+                    self.close()
+                    break
                 self._inner.data_received(data)
         except ssl.SSLWantReadError:
             # Reading may have to be answered, as a change of keys is.
             self._flush()
         except ssl.SSLError:
-            # The client is done (SSLZeroReturnError), or what came is not TLS.
-            self.close()
+            # What came is not TLS.
+            self.abort()
 
     # The transport of the inner protocol.
 

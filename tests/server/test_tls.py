@@ -5,6 +5,7 @@ import contextlib
 import ssl
 import stat
 import time
+import tracemalloc
 
 import aiohttp
 import pytest
@@ -18,6 +19,7 @@ from schedcache.server.secure_settings import CIPHER_SUITES, TLSSettings
 from schedcache.server.share import ProcessorShare
 from schedcache.server.stats import ServingStats
 from schedcache.server.tls import TLSContexts, make_context
+from schedcache.server.tls_connection import TLSConnection
 from schedcache.testing import wait_until
 from tests.server.pki import Authority, trusting
 
@@ -306,3 +308,89 @@ async def test_authorities_of_clients_change_for_new_connections(authority, tmp_
         port.authorities = "no PEM at all"
         port.contexts.refresh()
         assert await port.text("/who", client=joe) == '["joe"]'
+
+
+async def test_a_handshake_waits_for_its_turn():
+    """It is most of what a connection costs, so it has to come out of the share that answers may take."""
+    free, turns = asyncio.Event(), 0
+
+    @contextlib.asynccontextmanager
+    async def turn():
+        nonlocal turns
+        turns += 1
+        await free.wait()
+        yield
+
+    class Turns:
+        def __aenter__(self):
+            self.turn = turn()
+            return self.turn.__aenter__()
+
+        def __aexit__(self, *error):
+            return self.turn.__aexit__(*error)
+
+    class Echo(asyncio.Protocol):
+        def connection_made(self, transport):
+            self.transport = transport
+
+        def data_received(self, data):
+            self.transport.write(data)
+
+        def connection_lost(self, exc):
+            lost.set()
+
+    lost = asyncio.Event()
+    context = make_context(TLSSettings(), self_signed(NOW, 1), "")
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: TLSConnection(Echo(), context, Turns(), list), "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        opening = asyncio.create_task(asyncio.open_connection("127.0.0.1", port, ssl=trusting()))
+        await asyncio.sleep(0.3)
+        assert (turns, opening.done()) == (1, False)
+        free.set()
+        async with asyncio.timeout(5):
+            reader, writer = await opening
+            writer.write(b"hello")
+            assert await reader.readexactly(5) == b"hello"
+            assert turns <= 2
+            writer.close()
+            await writer.wait_closed()
+            await lost.wait()
+
+
+async def test_who_says_goodbye_is_answered_and_gone():
+    async with SecurePort() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port.port, ssl=trusting())
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: test\r\n\r\n")
+        assert (await reader.readuntil(b"ok")).endswith(b"ok")
+        writer.close()
+        async with asyncio.timeout(3):
+            await writer.wait_closed()
+
+        async def gone():
+            return port.stats.connections["main"] == 0
+
+        await wait_until(gone, 3)
+
+
+async def test_many_connections_cost_little_memory_each():
+    """asyncio's own TLS holds 256 KiB for each."""
+    async with SecurePort(connections_per_address=100) as port:
+        context = trusting()
+        tracemalloc.start()
+        try:
+            links = [await asyncio.open_connection("127.0.0.1", port.port, ssl=context) for _ in range(5)]
+            before = tracemalloc.take_snapshot()
+            links += [await asyncio.open_connection("127.0.0.1", port.port, ssl=context) for _ in range(40)]
+            after = tracemalloc.take_snapshot()
+        finally:
+            tracemalloc.stop()
+        grown = after.filter_traces([tracemalloc.Filter(True, "*/schedcache/*")]).compare_to(
+            before.filter_traces([tracemalloc.Filter(True, "*/schedcache/*")]), "filename"
+        )
+        assert sum(stat.size_diff for stat in grown) < 40 * 20_000
+        for _, writer in links:
+            writer.transport.abort()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()

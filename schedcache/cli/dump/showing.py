@@ -49,12 +49,15 @@ def _text(options: argparse.Namespace, parameters: Mapping[str, str]) -> bytes |
         return _read(options.file)
     # Loaded only for this: it is the greater part of what a command loads.
     from schedcache.cli.dump.fetching import NotFetchedError, fetch
+    from schedcache.cli.logs import logging_to_stderr
 
-    try:
-        return fetch(options, parameters)
-    except NotFetchedError as error:
-        tell(f"schedcache dump: {error}")
-        return None
+    # Standard output is the answer's; what goes wrong on the way is still told.
+    with logging_to_stderr("auto", 0, quiet=True):
+        try:
+            return fetch(options, parameters)
+        except NotFetchedError as error:
+            tell(f"schedcache dump: {error}")
+            return None
 
 
 def diff(options: argparse.Namespace) -> int:
