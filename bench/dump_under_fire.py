@@ -194,12 +194,15 @@ async def read_slowly_or_not(port: int, readers: int, slow: int, *, tls: bool) -
             try:
                 reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, limit=SLOW_BYTES)
                 writer.write(request.encode())
+                answered = (await reader.read(SLOW_BYTES)).startswith(b"HTTP/1.1 200")
                 while await reader.read(SLOW_BYTES):  # noqa: ASYNC110  the pause is what this is about
                     await asyncio.sleep(pause)
                 writer.close()
             except OSError:
-                # Cut off, or refused: so it asks again, and not more often than a person would.
-                await asyncio.sleep(0.1)
+                answered = False
+            if not answered:
+                # Refused or cut off, and told to try again after that time.
+                await asyncio.sleep(1)
 
     await asyncio.gather(*(read(i, 0) for i in range(readers)), *(read(readers + i, 0.5) for i in range(slow)))
 
