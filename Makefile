@@ -6,7 +6,7 @@ SHELL := /bin/bash
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Passed on to the command of demo, test, soak, kind-demo and kind-test: make test ARGS='-k queue -x'
+# Passed on to the command of demo, test, soak and others: make test ARGS='-k queue -x'
 ARGS ?=
 
 .PHONY: help
@@ -66,7 +66,7 @@ types: setup ## mypy --strict, of the package and of a program that uses its pub
 	$(BIN)/mypy --strict tests/typing
 
 .PHONY: manifests
-manifests: setup ## check what is deployed: schemas, pod security, RBAC, the image's context
+manifests: setup ## check what is deployed: the chart and deploy/ (schemas, pod security, RBAC), what the pages say
 	@$(BIN)/pytest tests/packaging $(ARGS)
 
 .PHONY: check
@@ -78,10 +78,13 @@ format: setup ## let ruff format and mend what it can
 	$(BIN)/ruff format
 
 .PHONY: docs
-docs: setup ## write docs/api.md from the public names, the schema of dumps from their structs, and the tables of docs/faults.md
+docs: setup ## write what is generated: docs/api.md, the dump's schema, docs/faults.md's tables, all of the chart's, deploy/
 	@$(BIN)/python hack/api_reference.py
 	@$(BIN)/python hack/dump_schema.py
 	@$(BIN)/python -m tests.faults.page
+	@$(BIN)/python hack/chart_docs.py
+	@$(BIN)/python hack/dashboard.py
+	@$(BIN)/python hack/render_deploy.py
 
 .PHONY: faults
 faults: setup ## every fault, with both event sources, against a real control plane (about two hours, as root)
@@ -95,13 +98,25 @@ lock: setup ## pin the newest versions that keep to what the lock files hold (AR
 image: setup ## build the container image (BASE=python:3.11-slim, IMAGE=...)
 	@hack/image
 
+.PHONY: kind-up
+kind-up: setup ## with Docker and kind: make the cluster of kind-config.yaml (CLUSTER)
+	@hack/kind-up
+
+.PHONY: kind-load
+kind-load: setup ## build the image and give it to the cluster's nodes (CLUSTER, BASE, IMAGE)
+	@hack/kind-load
+
 .PHONY: kind-demo
-kind-demo: setup ## with Docker and kind: a cluster, schedcache in it, and pods that it places
+kind-demo: setup ## install the chart there, and pods that it places; does the two before if need be
 	@hack/kind-demo $(ARGS)
 
 .PHONY: kind-test
-kind-test: setup ## check a deployment into any kind cluster (CLUSTER, KUBECONFIG, BASE)
+kind-test: setup ## check the chart and deploy/ in any kind cluster that has the image (CLUSTER, KUBECONFIG)
 	@$(BIN)/python hack/kind_test.py $(ARGS)
+
+.PHONY: kind-down
+kind-down: setup ## delete the cluster (CLUSTER)
+	@hack/kind-down
 
 .PHONY: clean
 clean: ## remove .venv, caches and what was built

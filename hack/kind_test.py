@@ -1,10 +1,10 @@
-"""Checks a deployment of schedcache into a kind cluster, as deploy/ and the image give it.
+"""Checks the chart and deploy/ in a kind cluster that has the image (make kind-load).
 
-Builds the image, loads it, applies the manifests, has pods placed, and asks the cluster what came of it. Prints a line for
-each check and at the end `N passed, N failed`; exits 1 if any failed. Everything it made is removed, unless KEEP=1 is set.
+Installs the chart, has Helm test it and pods placed, kills the leader, upgrades and uninstalls, and asks the cluster what came of it.
+Prints a line for each check and at the end `N passed, N failed`; exits 1 if any failed. Everything it made is removed, unless KEEP=1 is
+set, which leaves out what uninstalls.
 
-Settings, from the environment: CLUSTER (the kind cluster; needed only if there are several), KUBECONFIG, and hack/image's
-BASE and PYTHON_VERSION.
+Settings, from the environment: CLUSTER (the kind cluster; needed only if there are several) and KUBECONFIG.
 """
 
 import base64
@@ -24,10 +24,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+CHART = "charts/schedcache"
 NAMESPACE = "schedcache-kind-test"
+LABEL = "app.kubernetes.io/instance"
 SCHEDULER = "schedcache"
 OBSERVER = "schedcache-observer"
 SERVICE_ACCOUNT = f"system:serviceaccount:kube-system:{SCHEDULER}"
+COME_AND_GO = {"componentstatuses", "events", "events.events.k8s.io"}
 ZONE_LABEL = "topology.kubernetes.io/zone"
 PORT = 10259
 # What deploy/demo-pods.yaml holds: replicas by the label app.
@@ -62,6 +65,17 @@ class Cluster:
     def kubectl(self, *args: str) -> str:
         """Standard output of kubectl."""
         return run(*self.kubectl_command, *args)
+
+    def helm(self, *args: str) -> str:
+        """Standard output of Helm, at work in kube-system."""
+        return run("hack/helm", *args, "--kube-context", f"kind-{self.name}", "--namespace", "kube-system")
+
+    def everything(self) -> set[tuple[str, ...]]:
+        """Kind, namespace and name of all objects, but for those that come and go by themselves."""
+        kinds = set(self.kubectl("api-resources", "--verbs=list", "-o", "name").split()) - COME_AND_GO
+        columns = "custom-columns=:.kind,:.metadata.namespace,:.metadata.name"
+        listed = self.kubectl("get", ",".join(sorted(kinds)), "-A", "--no-headers", "-o", columns)
+        return {tuple(line.split()) for line in listed.splitlines()}
 
     def items(self, kind: str, *args: str) -> list[dict[str, Any]]:
         """The objects of a kind, as the API server gives them."""
@@ -136,7 +150,7 @@ def only_cluster() -> str:
         return name
     names = run("kind", "get", "clusters").split()
     if len(names) != 1:
-        sys.exit(f"set CLUSTER to a kind cluster; kind knows: {' '.join(names) or 'none'} (make kind-demo creates one)")
+        sys.exit(f"set CLUSTER to a kind cluster; kind knows: {' '.join(names) or 'none'} (make kind-up creates one)")
     return names[0]
 
 
@@ -145,6 +159,7 @@ class Checks:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        self.before: set[tuple[str, ...]] = set()
         self.figures: list[str] = []
 
     def all(self) -> list[Callable[[], None]]:
@@ -152,24 +167,15 @@ class Checks:
         names = [name for name in vars(type(self)) if name.startswith("check_")]
         return [getattr(self, name) for name in names]
 
-    def check_image_is_built_and_loaded_into_every_node(self) -> None:
-        run("hack/image")
-        image = self.image()
-        run("kind", "load", "docker-image", "--name", self.cluster.name, image)
-        size = int(run("docker", "image", "inspect", "--format", "{{.Size}}", image))
-        self.figures.append(f"image {image}: {size / 1e6:.0f} MB")
-
-    def image(self) -> str:
-        """The image that the Deployment names."""
-        found = re.search(r"image: (\S+)", (ROOT / "deploy/scheduler/deployment.yaml").read_text())
-        assert found, "no image in the Deployment"
-        return found[1]
-
-    def check_deployment_becomes_ready(self) -> None:
-        self.cluster.kubectl("apply", "-f", "deploy/scheduler")
-        # An earlier run's pod would be one of the earlier image.
-        self.cluster.kubectl("-n", "kube-system", "rollout", "restart", f"deployment/{SCHEDULER}")
+    def check_chart_installs_and_becomes_ready(self) -> None:
+        self.before = self.cluster.everything()
+        self.cluster.helm("install", SCHEDULER, CHART)
         self.roll_out(SCHEDULER)
+
+    def check_helm_test_passes(self) -> None:
+        begin = time.monotonic()
+        self.cluster.helm("test", SCHEDULER, "--timeout", "120s")
+        self.figures.append(f"helm test: {time.monotonic() - begin:.1f} s")
 
     def roll_out(self, deployment: str) -> None:
         """Wait for a deployment of kube-system; the log of its pod is in the error."""
@@ -177,9 +183,7 @@ class Checks:
         try:
             self.cluster.kubectl("-n", "kube-system", "rollout", "status", f"deployment/{deployment}", "--timeout=120s")
         except AssertionError as error:
-            log = self.cluster.kubectl(
-                "-n", "kube-system", "logs", "--all-containers", "-l", f"app.kubernetes.io/name={deployment}"
-            )
+            log = self.cluster.kubectl("-n", "kube-system", "logs", "--all-containers", "-l", f"{LABEL}={deployment}")
             raise AssertionError(f"{error}\n{log}") from error
         self.figures.append(f"{deployment} ready after {time.monotonic() - begin:.1f} s")
 
@@ -291,16 +295,15 @@ class Checks:
         counted = re.findall(
             r'^scheduler_schedule_attempts_total\{[^}]*result="scheduled"[^}]*\} (\S+)', metrics, re.MULTILINE
         )
-        assert sum(map(float, counted)) == sum(self.expected().values()), counted
+        # And the one of Helm's test.
+        assert sum(map(float, counted)) == sum(self.expected().values()) + 1, counted
 
     def check_log_has_no_refusal_and_no_error(self) -> None:
         self.clean_log(SCHEDULER)
 
     def clean_log(self, deployment: str) -> None:
         """No 403, no traceback, no restart."""
-        log = self.cluster.kubectl(
-            "-n", "kube-system", "logs", "--tail=-1", "-l", f"app.kubernetes.io/name={deployment}"
-        )
+        log = self.cluster.kubectl("-n", "kube-system", "logs", "--tail=-1", "-l", f"{LABEL}={deployment}")
         assert log.strip(), "the log is empty"
         bad = [
             line
@@ -308,22 +311,20 @@ class Checks:
             if re.search(r"\b403\b|forbidden|Traceback|\"level\": ?\"(error|critical)\"", line, re.IGNORECASE)
         ]
         assert not bad, "\n".join(bad[:10])
-        pods = self.cluster.items("pods", "-n", "kube-system", "-l", f"app.kubernetes.io/name={deployment}")
+        pods = self.cluster.items("pods", "-n", "kube-system", "-l", f"{LABEL}={deployment}")
         assert pods
         restarts = sum(pod["status"]["containerStatuses"][0]["restartCount"] for pod in pods)
         assert restarts == 0, f"{restarts} restarts"
 
     def check_observer_sees_the_same_with_read_only_rights(self) -> None:
-        self.cluster.kubectl("apply", "-f", "deploy/observe")
+        self.cluster.helm("install", OBSERVER, CHART, "--values", f"{CHART}/ci/observer-values.yaml")
         self.roll_out(OBSERVER)
         until("the observer's /dump equals the API", lambda: self.difference(OBSERVER) == "", 30)
         self.clean_log(OBSERVER)
 
     def check_pods_created_during_a_restart_are_placed_after_it(self) -> None:
         begin = time.monotonic()
-        self.cluster.kubectl(
-            "-n", "kube-system", "delete", "pod", "-l", f"app.kubernetes.io/name={SCHEDULER}", "--wait=true"
-        )
+        self.cluster.kubectl("-n", "kube-system", "delete", "pod", "-l", f"{LABEL}={SCHEDULER}", "--wait=true")
         self.figures.append(f"stopped within {time.monotonic() - begin:.1f} s of the delete")
         self.cluster.kubectl("-n", NAMESPACE, "scale", "deployment/web", "--replicas=12")
         self.roll_out(SCHEDULER)
@@ -331,13 +332,51 @@ class Checks:
         until("/dump equals the API", lambda: self.difference(SCHEDULER) == "", 30)
         self.clean_log(SCHEDULER)
 
+    def check_another_replica_takes_over_from_a_leader_that_is_killed(self) -> None:
+        leader = self.cluster.worker(SCHEDULER)
+        begin = time.monotonic()
+        self.cluster.kubectl("-n", "kube-system", "delete", leader, "--grace-period=0", "--force")
+        until("another replica leads", lambda: self.cluster.worker(SCHEDULER) != leader)
+        self.figures.append(f"another replica led {time.monotonic() - begin:.1f} s after the leader was killed")
+        self.cluster.kubectl("-n", NAMESPACE, "scale", "deployment/web", "--replicas=15")
+        self.until_running("web", 15)
+        self.roll_out(SCHEDULER)
+
+    def check_upgrade_with_changed_values_loses_no_pod(self) -> None:
+        values = ("--set", "replicaCount=3,kubeApi.qps=100,log.verbosity=2")
+        self.cluster.helm("upgrade", SCHEDULER, CHART, *values)
+        # While old and new pods take turns.
+        self.cluster.kubectl("-n", NAMESPACE, "scale", "deployment/web", "--replicas=20")
+        self.roll_out(SCHEDULER)
+        self.until_running("web", 20)
+        assert len(self.cluster.items("pods", "-n", "kube-system", "-l", f"{LABEL}={SCHEDULER}")) >= 3
+        until("/dump equals the API", lambda: self.difference(SCHEDULER) == "", 30)
+
+    def check_uninstalling_leaves_nothing(self) -> None:
+        if os.environ.get("KEEP"):
+            return
+        remove_everything(self.cluster)
+
+        def left() -> set[tuple[str, ...]]:
+            return {found for found in self.cluster.everything() - self.before if SCHEDULER in found[-1]}
+
+        until("nothing is left", lambda: not left())
+
+    def check_manifests_of_deploy_do_without_helm(self) -> None:
+        if os.environ.get("KEEP"):
+            return
+        self.cluster.kubectl("apply", "-f", "deploy/scheduler")
+        self.roll_out(SCHEDULER)
+        self.clean_log(SCHEDULER)
+        remove_everything(self.cluster)
+
 
 def remove_everything(cluster: Cluster) -> None:
-    """Delete the test's namespace and both deployments, and wait until they are gone."""
+    """Delete the test's namespace and what is installed, and wait until they are gone."""
     cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=true", "--timeout=120s")
-    cluster.kubectl(
-        "delete", "-f", "deploy/observe", "-f", "deploy/scheduler", "--ignore-not-found", "--wait=true", "--timeout=60s"
-    )
+    for release in (OBSERVER, SCHEDULER):
+        cluster.helm("uninstall", release, "--ignore-not-found", "--wait", "--timeout", "60s")
+    cluster.kubectl("delete", "-f", "deploy/scheduler", "--ignore-not-found", "--wait=true", "--timeout=60s")
 
 
 def main() -> int:

@@ -1,6 +1,7 @@
 """Fixtures for every test: one real API server for the whole run, clean for each test."""
 
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from schedcache.testing import Cluster, ControlPlane, find_binaries
 
+ROOT = Path(__file__).resolve().parents[1]
 UNREACHABLE = """
 apiVersion: v1
 kind: Config
@@ -54,6 +56,14 @@ def unreachable_kubeconfig(tmp_path: Path) -> Path:
     path = tmp_path / "kubeconfig"
     path.write_text(UNREACHABLE)
     return path
+
+
+@pytest.fixture(scope="session")
+def helm_built(pytestconfig: pytest.Config) -> None:
+    """Helm is there; the first time, that takes minutes, and no test's time."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        subprocess.run([ROOT / "hack" / "helm", "version", "--short"], stdout=subprocess.DEVNULL, check=True)
 
 
 @pytest.fixture(scope="session")

@@ -124,11 +124,8 @@ def with_certificate(world, client):
 
 async def test_it_goes_there_with_the_credentials_of_the_kubeconfig(world, tmp_path):
     async with deployed(world, tmp_path, "schedcache-a", "schedcache-b") as (_, kubelet):
-        lease = {
-            "metadata": {"name": "schedcache"},
-            "spec": {"holderIdentity": "schedcache-b_17", "leaseDurationSeconds": 15},
-        }
-        await world.cluster.create("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", lease)
+        held = {"spec": {"holderIdentity": "schedcache-b_17", "leaseDurationSeconds": 15}}
+        await world.cluster.patch("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/schedcache", held)
         token = f"--kubeconfig={world.control_plane.kubeconfig}"
         status, out, errors = await schedcache(token, "-o", "json", f"--save={tmp_path / 'saved.json'}")
         assert (status, errors) == (0, "asking pod kube-system/schedcache-b (the leader)\n")

@@ -1,4 +1,4 @@
-"""The shipped rights are enough, and none is missing: run with the ServiceAccounts' own tokens."""
+"""The rights that the chart renders to deploy/ are enough, and none is missing: run with the ServiceAccounts' own tokens."""
 
 from pathlib import Path
 
@@ -59,6 +59,8 @@ async def condition_of(cluster, name):
 async def test_the_scheduler_needs_no_more_than_its_role(cluster, tmp_path, source):
     kubeconfig = await kubeconfig_of(cluster, "scheduler", "schedcache")
     user = "system:serviceaccount:kube-system:schedcache"
+    # Should somebody have deleted the one that the manifests bring along.
+    await cluster.delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/schedcache")
     async with SchedulerProcess(
         kubeconfig, tmp_path / "log", f"--event-source={source}", "--leader-elect"
     ) as scheduler:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-GENERATED = ("docs/api.md",)
+GENERATED = ("docs/api.md", "charts/schedcache/README.md")
 """Written by a program, which has its own test: only their links are looked at."""
 
 _FENCED = re.compile(r"^ *```(?P<language>\w*)(?: (?P<file>\S+))?\n(?P<code>.*?)^ *```$", re.MULTILINE | re.DOTALL)
@@ -35,6 +35,7 @@ def names() -> tuple[str, ...]:
     found = [
         *ROOT.glob("*.md"),
         *ROOT.glob("docs/*.md"),
+        *ROOT.glob("charts/*/README.md"),
         *ROOT.glob("examples/*/README.md"),
         *ROOT.glob("bench/**/*.md"),
     ]

@@ -20,6 +20,7 @@ from schedcache.plugins.default_plugins import default_registry
 from schedcache.simulation import offline, profiles, simulate
 from schedcache.testing import World, make_node, make_pod, node_manifest, pod_manifest
 from tests.packaging import pages
+from tests.packaging.test_docs_names import chart_values
 
 ROOT = pages.ROOT
 BLOCKS = [block for page in pages.names() for block in pages.blocks(page)]
@@ -63,7 +64,14 @@ def _curl(arguments):
     assert path in ("/dump", "/metrics", "/compare")
 
 
-CHECKS = {"make": _make, "schedcache": _schedcache, "kubectl": _kubectl, "curl": _curl}
+def _helm(arguments):
+    chart = [word for word in arguments if "/" in word and not word.startswith("-") and "=" not in word]
+    assert arguments[0] in ("install", "test", "upgrade", "uninstall")
+    assert all((ROOT / path / "Chart.yaml").exists() for path in chart)
+    assert {word.split("=")[0] for word in arguments if "=" in word} <= chart_values()
+
+
+CHECKS = {"helm": _helm, "make": _make, "schedcache": _schedcache, "kubectl": _kubectl, "curl": _curl}
 OTHERS = {"cd", "docker", "git", "grep", "jq", "kopf", "mutmut", "pip", "python", "python3.11"}
 """Programs that are not ours, at work on nothing that could be checked."""
 

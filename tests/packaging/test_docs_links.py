@@ -31,7 +31,8 @@ def test_every_link_leads_to_a_file_and_a_heading_that_are_there(page):
 def test_the_index_lists_every_page():
     listed = {_resolved("docs/index.md", link)[0] for link in pages.links("docs/index.md")}
     in_docs = {page for page in pages.names() if page.startswith("docs/")} - {"docs/index.md"}
-    assert in_docs | {"CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"} == listed
+    elsewhere = {"CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "charts/schedcache/README.md"}
+    assert in_docs | elsewhere == listed
 
 
 def test_a_broken_anchor_would_be_seen():

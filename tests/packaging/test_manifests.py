@@ -175,7 +175,7 @@ def test_it_may_ask_the_api_server_about_its_clients(folder):
         "kind": "Role",
         "name": "extension-apiserver-authentication-reader",
     }
-    assert reader["metadata"]["name"] == "schedcache-dump-reader"
+    assert reader["metadata"]["name"] == f"{account['name']}-dump-reader"
     assert reader["rules"] == [{"nonResourceURLs": ["/dump", "/compare"], "verbs": ["get"]}]
 
 

@@ -17,15 +17,19 @@ from schedcache.queue import Nominator
 EXAMPLE = Path(__file__).parents[2] / "examples" / "out-of-tree-plugins"
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory):
-    """A folder with the example package as pip installs it."""
+@pytest.fixture(scope="module", params=["install", "wheel"])
+def installed(request, tmp_path_factory):
+    """For PYTHONPATH: a folder with the example package as pip installs it, or its wheel, as the chart mounts one."""
     folder = tmp_path_factory.mktemp("example")
     source = shutil.copytree(EXAMPLE, folder / "source")
     target = folder / "site"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"]
-    subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--target", target, source], check=True)
-    return target
+    where = {"install": "--target", "wheel": "--wheel-dir"}[request.param]
+    pip = [sys.executable, "-m", "pip", request.param, "--quiet", "--disable-pip-version-check", "--no-index"]
+    subprocess.run([*pip, "--no-deps", "--no-build-isolation", where, target, source], check=True)
+    if request.param == "install":
+        return target
+    (wheel,) = target.glob("*-py3-none-any.whl")
+    return wheel
 
 
 def run(installed, *arguments):
