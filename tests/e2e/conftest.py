@@ -1,10 +1,54 @@
-"""An API server that knows client certificates and front proxies, for the tests of the HTTPS port."""
+"""Schedulers with the rights that the chart gives them and no others; an API server that knows client certificates and front proxies."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from schedcache.testing import Cluster, ControlPlane
+from schedcache.testing import Cluster, ControlPlane, FaultProxy
+from schedcache.testing.api_client import ApiClient
 from tests.e2e.secured_world import World
+from tests.e2e.shipped_rights import granted, make_account, user_of
 from tests.server.pki import Authority
+
+ACCOUNT = "scheduler-of-the-tests"
+
+
+async def token_with_shipped_rights(servers: ControlPlane) -> str:
+    async with ApiClient(servers.server, servers.ca_file, servers.admin_token) as admin:
+        return await make_account(admin, ACCOUNT)
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    """Its kubeconfig, which tests give to schedulers, is that of an account with the shipped rights."""
+    with ControlPlane() as servers:
+        token = asyncio.run(token_with_shipped_rights(servers))
+        servers.kubeconfig = servers.kubeconfig_for(token, user=ACCOUNT)
+        with pytest.MonkeyPatch.context() as patch:
+            enter = FaultProxy.__aenter__
+
+            async def enter_with_shipped_rights(proxy: FaultProxy) -> FaultProxy:
+                await enter(proxy)
+                proxy.kubeconfig = proxy.kubeconfig_for(token)
+                return proxy
+
+            patch.setattr(FaultProxy, "__aenter__", enter_with_shipped_rights)
+            yield servers
+
+
+@pytest.fixture
+async def cluster(cluster: Cluster) -> AsyncIterator[Cluster]:
+    """As everywhere, but a right that a scheduler lacked fails the test, whatever came of it."""
+    yield cluster
+    refused = {
+        (event.group, f"{event.resource}/{event.subresource}".rstrip("/"), event.verb)
+        for event in cluster.audit.refused(user_of(ACCOUNT))
+        # Paths such as /version, and questions about one's own rights, are open to every account, once an API server that has just
+        # started knows that.
+        if event.status == 403 and event.resource not in ("", "selfsubjectaccessreviews")
+    }
+    assert refused <= granted(), f"not among the shipped rights: {refused - granted()}"
 
 
 @pytest.fixture(scope="session")

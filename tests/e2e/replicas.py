@@ -12,6 +12,7 @@ from typing import NamedTuple, Self
 from schedcache.testing import Cluster, FaultProxy, wait_until
 from tests.e2e.figures import figures
 from tests.e2e.scheduler_process import SchedulerProcess
+from tests.e2e.shipped_rights import make_account, user_of
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/schedcache"
 LEASES = r"/leases\b"
@@ -68,7 +69,7 @@ async def replicas(
     async with AsyncExitStack() as stack:
         for number in range(count):
             proxy = await stack.enter_async_context(FaultProxy(cluster.control_plane)) if proxied else None
-            user, token = await administrator(cluster, f"replica-{number}")
+            user, token = user_of(f"replica-{number}"), await make_account(cluster, f"replica-{number}")
             kubeconfig = (proxy or cluster.control_plane).kubeconfig_for(token)
             replica = Replica(kubeconfig, user, folder / f"log-{number}", *flags, proxy=proxy, module=module)
             await stack.enter_async_context(replica)
@@ -77,18 +78,6 @@ async def replicas(
                 await wait_until(replica.leads, 20)
             found.append(replica)
         yield found
-
-
-async def administrator(cluster: Cluster, name: str) -> tuple[str, str]:
-    """A user with all rights: how the audit log names it, and its token."""
-    await cluster.create("/api/v1/namespaces/kube-system/serviceaccounts", {"metadata": {"name": name}})
-    binding = {
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"kind": "ServiceAccount", "namespace": "kube-system", "name": name}],
-    }
-    await cluster.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
-    return f"system:serviceaccount:kube-system:{name}", await cluster.service_account_token("kube-system", name)
 
 
 class LeaseWrite(NamedTuple):

@@ -102,7 +102,7 @@ async def test_a_volume_is_made_for_the_node_before_the_pod_is_bound(cluster):
     await cluster.audit.settled(cluster)
     writes = [
         (event.resource, event.subresource)
-        for event in cluster.audit.writes("admin")
+        for event in cluster.audit.writes()
         if event.user_agent.startswith("schedcache/") and event.resource != "events"
     ]
     claims, nomination = [("persistentvolumeclaims", "")] * 2, [("pods", "status")]
@@ -292,7 +292,7 @@ async def test_a_scheduler_that_ends_in_the_middle_is_taken_over_from(cluster, k
             assert await bound(cluster, "p") == node
         assert storage.provisioned == ([("data", node)] if kind == "provisioned" else [])
     await cluster.audit.settled(cluster)
-    ours = [e for e in cluster.audit.writes("admin") if e.user_agent.startswith("schedcache/")]
+    ours = [e for e in cluster.audit.writes() if e.user_agent.startswith("schedcache/")]
     assert len([e for e in ours if e.resource in ("persistentvolumes", "persistentvolumeclaims")]) == 1
 
 
@@ -328,7 +328,7 @@ async def test_a_write_whose_answer_is_lost_is_found_done(cluster):
     await late(cluster, "data")
     async with FaultProxy(cluster.control_plane) as proxy, FakeVolumeController(cluster) as storage:
         proxy.add(LoseResponse(), method="PATCH", path=r"/persistentvolumeclaims/data$", times=1)
-        async with scheduler(proxy.kubeconfig_for(cluster.control_plane.admin_token)) as program:
+        async with scheduler(proxy.kubeconfig) as program:
             await pod(cluster, "p", "data")
             node = await bound(cluster, "p")
             assert storage.provisioned == [("data", node)]
