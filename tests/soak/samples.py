@@ -21,7 +21,8 @@ class Bound(NamedTuple):
 
 BOUNDS: Mapping[str, Bound] = {
     "rss MiB": Bound(0.02, 3.0),
-    "pss MiB": Bound(0.02, 3.0),
+    # Without files: how much of these counts for one process depends on which others have them open.
+    "anonymous MiB": Bound(0.02, 3.0),
     "tasks": Bound(0.05, 10.0),
     "file descriptors": Bound(0.05, 5.0),
     # As many requests are under way at a time as there happen to be, each on a connection that is kept for a minute.
@@ -124,7 +125,7 @@ def process_gauges(pid: int, port: int) -> dict[str, float]:
     memory = _fields(proc / "smaps_rollup")
     return {
         "rss MiB": memory["Rss"] / 1024,
-        "pss MiB": memory["Pss"] / 1024,
+        "anonymous MiB": memory["Anonymous"] / 1024,
         "file descriptors": len(list((proc / "fd").iterdir())) - connections,
         "connections": connections,
         "threads": _fields(proc / "status")["Threads"],
