@@ -30,7 +30,9 @@ def control_plane() -> Iterator[ControlPlane]:
 
             async def enter_with_shipped_rights(proxy: FaultProxy) -> FaultProxy:
                 await enter(proxy)
-                proxy.kubeconfig = proxy.kubeconfig_for(token)
+                # The fixture lasts for the whole run, in which other tests have servers of their own.
+                if proxy._control_plane is servers:
+                    proxy.kubeconfig = proxy.kubeconfig_for(token)
                 return proxy
 
             patch.setattr(FaultProxy, "__aenter__", enter_with_shipped_rights)
