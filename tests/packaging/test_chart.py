@@ -480,6 +480,7 @@ def test_the_notes_say_what_to_do_next(tmp_path):
     text = notes({})
     assert "whose spec.schedulerName is schedcache." in text
     assert "helm test -n there x" in text
+    assert "schedcache dump -n there -l app.kubernetes.io/instance=x" in text
     assert "kubectl -n there port-forward deployment/x-schedcache 10259" in text
     assert "Only administrators may read it yet" in text
     assert "WARNING" not in text
