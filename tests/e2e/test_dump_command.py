@@ -16,6 +16,7 @@ from schedcache.dump import load_dump
 from schedcache.server.secure_settings import AccessSettings
 from schedcache.testing import ApiStatusError
 from tests.e2e.secured_world import World
+from tests.packaging import pages
 from tests.server.pki import Authority
 
 pytestmark = pytest.mark.controlplane
@@ -141,24 +142,24 @@ async def test_it_goes_there_with_the_credentials_of_the_kubeconfig(world, tmp_p
 
 
 async def test_who_may_not_is_told_what_is_missing(world, tmp_path):
-    async with deployed(world, tmp_path, "schedcache-a"):
-        rules = [
-            {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
-            {"apiGroups": [""], "resources": ["pods/portforward"], "verbs": ["get", "create"]},
-        ]
-        await world.cluster.create(
-            "/apis/rbac.authorization.k8s.io/v1/clusterroles", {"metadata": {"name": "forwarders"}, "rules": rules}
-        )
+    # The role that the page gives is all that it takes to get there.
+    (role,) = (yaml.safe_load(block.code) for block in pages.blocks("docs/security.md") if block.language == "yaml")
+    async with deployed(world, tmp_path, "schedcache-a", "schedcache-b"):
+        held = {"spec": {"holderIdentity": "schedcache-b_17", "leaseDurationSeconds": 15}}
+        await world.cluster.patch("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/schedcache", held)
+        rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{role['metadata']['namespace']}"
+        await world.cluster.create(f"{rbac}/roles", role)
         subjects = [{"kind": "ServiceAccount", "name": "stranger", "namespace": "default"}]
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "forwarders"}
-        binding = {"metadata": {"name": "forwarders"}, "roleRef": role, "subjects": subjects}
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role["metadata"]["name"]}
+        binding = {"metadata": {"name": "forwarders"}, "roleRef": reference, "subjects": subjects}
         stranger = f"--kubeconfig={world.control_plane.kubeconfig_for(await world.token('stranger'))}"
         status, _, errors = await schedcache(stranger)
         assert status == 1
         assert "403" in errors
-        await world.cluster.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+        await world.cluster.create(f"{rbac}/rolebindings", binding)
         status, _, errors = await schedcache(stranger)
         assert status == 1
+        assert "asking pod kube-system/schedcache-b (the leader)" in errors
         assert 'cannot get path "/dump"' in errors
         assert "--clusterrole=schedcache-dump-reader" in errors
 

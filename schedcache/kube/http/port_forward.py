@@ -101,7 +101,10 @@ async def _send(reader: asyncio.StreamReader, socket: aiohttp.ClientWebSocketRes
 
 @asynccontextmanager
 async def port_forward(access: Access, namespace: str, pod: str, port: int) -> AsyncIterator[PortForward]:
-    """Forward a port of a pod. Needs the right to create `pods/portforward`. Raises PortForwardError if there is no way."""
+    """Forward a port of a pod. Raises PortForwardError if there is no way.
+
+    Needs the right to get `pods/portforward`, as a WebSocket begins with a GET, and from Kubernetes 1.35 that to create it.
+    """
     path = f"/api/v1/namespaces/{namespace}/pods/{pod}/portforward?ports={port}"
     async with AsyncExitStack() as stack:
         headers = {"User-Agent": f"schedcache/{__version__}"}
