@@ -291,7 +291,6 @@ UNQUOTED = {
     "docs/queue.md": ("not up to 30 s later",),  # kube-scheduler's
     "docs/operations.md": (
         "takes some four minutes longer",
-        "on no replica for longer than 20 s",
         "10 to 30 ms with 500 nodes and 4,500 pods, 0.3 s with 5,000 and 45,000",
     ),
     "docs/embedding.md": ("event takes 5 µs, and the event itself, in the sink below, 14 µs",
