@@ -55,6 +55,7 @@ class LogOutput:
                 self.dropped += number
                 self._untold += number
                 return
+            self._tell_dropped()
             self._lines.append(line)
             self._bytes += len(line)
             if self._idle:
@@ -73,6 +74,8 @@ class LogOutput:
         while True:
             wanted = self._keep_house()
             with self._changed:
+                # What was dropped had come after all that waited.
+                self._tell_dropped()
                 if not self._lines:
                     self._idle = True
                     self._changed.notify_all()
@@ -80,13 +83,14 @@ class LogOutput:
                     continue
                 batch = b"".join(self._lines)
                 self._lines.clear()
-                # What was dropped had come after all that waited.
-                if self._untold:
-                    told = self.describe_dropped(self._untold).encode(_ENCODING, "backslashreplace")
-                    batch += told
-                    self._bytes += len(told)
-                    self._untold = 0
             self._write_out(batch)
+
+    def _tell_dropped(self) -> None:
+        if self._untold:
+            told = self.describe_dropped(self._untold).encode(_ENCODING, "backslashreplace")
+            self._lines.append(told)
+            self._bytes += len(told)
+            self._untold = 0
 
     def _keep_house(self) -> float | None:
         try:

@@ -91,6 +91,28 @@ def test_what_has_no_room_is_dropped_and_counted_where_it_is_missing(pipe):
     assert lines[-2:] == [notices[-1], "again"]
 
 
+def test_a_line_that_comes_after_dropped_ones_is_told_of_them_first(pipe):
+    """They were missing before it, though the thread had taken all that waited before they were dropped."""
+    read, write, _ = pipe
+    output = LogOutput(write, most_bytes=2 * len(LINE))
+    output.dropped = output._untold = 3
+    output.write("again\n")
+    assert output.flush(5)
+    assert read_until(read, b"again\n").splitlines() == ["3 lines of the log were dropped", "again"]
+
+
+def test_dropped_lines_are_told_of_though_nothing_else_comes(pipe):
+    read, write, _ = pipe
+    output = LogOutput(write, most_bytes=100)
+    output.write("first\n")
+    assert output.flush(5)
+    output.write("x" * 200 + "\n")
+    output.housekeeping = lambda: 0.05
+    output.write("second\n")
+    assert output.flush(5)
+    assert read_until(read, b"second\n").splitlines() == ["first", "1 lines of the log were dropped", "second"]
+
+
 def test_a_fault_in_the_housekeeping_does_not_end_the_thread_that_writes(tmp_path):
     path = tmp_path / "log"
     with path.open("wb") as file:
