@@ -96,6 +96,11 @@ class ClientAuthorities:
 
     async def _look(self) -> None:
         published = await cluster_authentication(self._transport, _LOOK_SECONDS)
+        published = replace(
+            published,
+            client_ca=_ascii(published.client_ca),
+            requestheader_client_ca=_ascii(published.requestheader_client_ca),
+        )
         _check(published.client_ca, "client-ca-file")
         _check(published.requestheader_client_ca, "requestheader-client-ca-file")
         self._known = True
@@ -105,9 +110,14 @@ class ClientAuthorities:
 
 
 def _bundle(path: Path) -> str:
-    text = read_file(path).decode("ascii", "replace")
+    text = _ascii(read_file(path).decode("ascii", "replace"))
     _check(text, str(path))
     return text
+
+
+def _ascii(pem: str) -> str:
+    """Without what OpenSSL does not take: whose certificate it is stands above it in many bundles, in any language."""
+    return pem.encode("ascii", "ignore").decode("ascii")
 
 
 def _check(pem: str, name: str) -> None:

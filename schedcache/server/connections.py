@@ -232,6 +232,8 @@ class _Connection(web.RequestHandler):
             message = "a fault in the program; the log has it"
         else:
             self._connections.bad_request()
+            # What is wrong, without what was sent: that may be a token.
+            message = (message or "").partition("\n")[0].partition(" when reading")[0].rstrip(":")
         response = error_response(status, message or "")
         response.force_close()
         return response

@@ -25,7 +25,7 @@ FOREIGN = {
         " hidden_metrics_total incomplete kube_pod_resource_limit kube_pod_resource_request kubernetes_build_info"
         " kubernetes_feature_enabled kubernetes_healthcheck kubernetes_healthchecks_total pods/portforward"
         " kube-system/kube-scheduler pods/status registered_metrics_total remove_assumed_pod rest_client_* workqueue_*"
-        " X-Remote-User X-Remote-Group X-Remote-Extra-... system:anonymous --tls-sni-cert-key --tls-curve-preferences"
+        " X-Remote-User X-Remote-Group X-Remote-Extra-... --tls-sni-cert-key --tls-curve-preferences"
         " --http2-max-streams-per-connection --disable-http2-serving --permit-port-sharing --permit-address-sharing"
     ),
     "clients, tools and formats": "~=0.1.0 MAJOR.MINOR.PATCH DeprecationWarning NAMESPACE/NAME fromdate"

@@ -344,11 +344,38 @@ def test_clients_are_addresses_and_networks_of_ipv6():
         ("Bearer", None),
         ("Bearer ", None),
         ("Bearer a b", None),
+        ("Bearer t\u00f6ken", None),
+        ("Bearer \udcff", None),
         ("", None),
     ],
 )
 def test_bearer_tokens(header, token):
     assert bearer_token({"Authorization": header}) == token
+
+
+async def answered(port, lines, context):
+    """What is answered to a request with these header lines, which may be such as no client library sends."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port.port, ssl=context)
+    head = f"GET /dump HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{lines}\r\n"
+    writer.write(head.encode("utf-8", "surrogateescape"))
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+@pytest.mark.parametrize("token", ["s3cr3t\0", "s3cr3t" * 2000], ids=["control character", "too long"])
+async def test_an_error_does_not_quote_the_token_that_it_is_about(token):
+    async with Guarded() as port:
+        answer = await answered(port, f"Authorization: Bearer {token}\r\n", trusting())
+        assert b" 400 " in answer
+        assert b"s3cr3t" not in answer
+
+
+async def test_a_token_that_is_no_text_is_nobodys_and_not_asked_about():
+    async with Guarded() as port:
+        answer = await answered(port, "Authorization: Bearer \udcff\r\n", trusting())
+        assert answer.startswith(b"HTTP/1.1 401 ")
+        assert port.reviews.tokens == []
 
 
 async def test_no_token_is_in_a_log_an_error_or_a_metric(caplog):
@@ -430,6 +457,25 @@ async def test_a_front_proxy_speaks_for_users(clients, proxies):
         assert user == UserInfo("reader", "7", ("team", "system:authenticated"), (("some/key", ("x",)),))
         # Whom it does not name it does not speak for, and it is no user itself.
         assert await port.status(client=proxy) == 401
+
+
+@pytest.mark.parametrize(
+    ("headers", "user"),
+    [
+        ({"X-Remote-User": "r\udcff"}, UserInfo("r\ufffd", groups=("system:authenticated",))),
+        (
+            {"X-Remote-User": "r", "X-Remote-Group": "\udcff", "X-Remote-Extra-K": "\udcff", "X-Remote-Uid": "\udcff"},
+            UserInfo("r", "\ufffd", ("\ufffd", "system:authenticated"), (("k", ("\ufffd",)),)),
+        ),
+        ({"X-Remote-User": "system:anonymous"}, UserInfo("system:anonymous")),
+    ],
+)
+async def test_a_review_has_the_user_as_kube_scheduler_writes_it(clients, proxies, headers, user):
+    async with Guarded(published(clients, proxies)) as port:
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        head = await answered(port, lines, trusting(client=proxies.client("front-proxy-client")))
+        assert head.startswith(b"HTTP/1.1 403 ")
+        assert [found for found, _, _ in port.reviews.accesses] == [user]
 
 
 async def test_nobody_else_speaks_for_users(clients, proxies):

@@ -13,6 +13,7 @@ from schedcache.ports import ClusterAuthentication, UserInfo
 from schedcache.server.access.reviewing import Reviewer
 from schedcache.server.tls_connection import ClientCertificate
 
+ANONYMOUS = "system:anonymous"
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
@@ -74,16 +75,19 @@ def _certificate_of(request: web.Request) -> ClientCertificate | None:
 
 def _authenticated(user: UserInfo) -> UserInfo:
     """With the group that every user has but those who are nobody; for tokens, the API server adds it."""
-    if {AUTHENTICATED, UNAUTHENTICATED} & set(user.groups):
+    if user.name == ANONYMOUS or {AUTHENTICATED, UNAUTHENTICATED} & set(user.groups):
         return user
     return UserInfo(user.name, user.uid, (*user.groups, AUTHENTICATED), user.extra)
 
 
 def bearer_token(headers: Mapping[str, str]) -> str | None:
-    """The token of the header Authorization, None if there is none or the header is of another kind."""
+    """The token of the header Authorization, None if there is none or the header is of another kind.
+
+    Tokens are ASCII (RFC 6750, 2.1). Anything else is nobody's, and may not even be text that a review could have.
+    """
     scheme, _, token = headers.get("Authorization", "").strip().partition(" ")
     token = token.strip()
-    return token if scheme.lower() == "bearer" and token and " " not in token else None
+    return token if scheme.lower() == "bearer" and token and " " not in token and token.isascii() else None
 
 
 def user_in_headers(headers: CIMultiDictProxy[str], cluster: ClusterAuthentication) -> UserInfo | None:
@@ -92,13 +96,13 @@ def user_in_headers(headers: CIMultiDictProxy[str], cluster: ClusterAuthenticati
     if not name:
         return None
     groups = tuple(
-        value for header in cluster.requestheader_group_headers for value in headers.getall(header, ()) if value
+        _text(value) for header in cluster.requestheader_group_headers for value in headers.getall(header, ()) if value
     )
     extra: dict[str, list[str]] = {}
     for header, value in headers.items():
         for prefix in cluster.requestheader_extra_headers_prefix:
             if header.lower().startswith(prefix.lower()):
-                extra.setdefault(unquote(header[len(prefix) :].lower()), []).append(value)
+                extra.setdefault(unquote(header[len(prefix) :].lower()), []).append(_text(value))
     return UserInfo(
         name,
         _first(headers, cluster.requestheader_uid_headers),
@@ -108,7 +112,12 @@ def user_in_headers(headers: CIMultiDictProxy[str], cluster: ClusterAuthenticati
 
 
 def _first(headers: CIMultiDictProxy[str], names: Iterable[str]) -> str:
-    return next((value for name in names if (value := headers.get(name, ""))), "")
+    return next((_text(value) for name in names if (value := headers.get(name, ""))), "")
+
+
+def _text(value: str) -> str:
+    """What is no UTF-8 is replaced, as Go does when it writes a review; aiohttp keeps it in a form that nobody can write."""
+    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 @lru_cache(maxsize=8)
