@@ -199,7 +199,9 @@ def test_a_refusal_says_why_and_what_may_help(error, says, capsys):
 
 def test_nobody_at_the_address_is_told(capsys):
     assert dump("--url", "http://127.0.0.1:1") == 1
-    assert "127.0.0.1:1" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "http://127.0.0.1:1: " in said
+    assert "SSLContext" not in said
 
 
 def test_the_certificate_at_an_address_is_verified_unless_it_shall_not_be(tmp_path, capsys):

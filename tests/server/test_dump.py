@@ -14,6 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from schedcache.cache.stories import CAPACITY
 from schedcache.dump import STATES, json_schema, load_dump, pieces
 from schedcache.server.dump import dump_route, stories, take_dump
+from schedcache.server.dump_query import SelectorError, parse_selector
 from schedcache.testing import make_node, settle
 from tests.scheduling.world import World, make_pod
 
@@ -345,6 +346,13 @@ async def test_a_filter_that_makes_no_sense_is_refused(busy, query, says):
     async with busy.get(f"/dump?{query}") as response:
         assert response.status == 400
         assert says in await response.text()
+
+
+def test_a_selector_of_commas_keeps_nobody_waiting():
+    begun = time.perf_counter()
+    with pytest.raises(SelectorError):
+        parse_selector("," * 50_000)
+    assert time.perf_counter() - begun < 1
 
 
 @pytest.mark.parametrize(

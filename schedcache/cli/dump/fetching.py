@@ -135,7 +135,9 @@ async def _ask(way: _Way, parameters: Mapping[str, str]) -> bytes:
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
         raise UsageError(f"--url: expected a URL such as https://HOST:PORT, got {way.url!r}") from error
     except (aiohttp.ClientError, OSError) as error:
-        raise NotFetchedError(f"{way.url}: {str(error) or type(error).__name__}") from error
+        # aiohttp's own words have an SSLContext in them.
+        cause = getattr(error, "os_error", error)
+        raise NotFetchedError(f"{way.url}: {str(cause) or type(cause).__name__}") from error
 
 
 def _explained(status: int, body: bytes) -> str:

@@ -10,6 +10,7 @@ from schedcache.ports import ApiError
 
 HTTPS = "https"
 PORT = 10259
+OBSERVE = "--observe"
 _LEASE = re.compile(r"--leader-elect-resource-name[= ](\S+)")
 _DEFAULT_LEASE = "schedcache"
 
@@ -72,9 +73,13 @@ class _Pod(msgspec.Struct):
         return next((port.container_port for port in ports if port.name == HTTPS), PORT)
 
     @property
+    def words(self) -> list[str]:
+        """Its command line."""
+        return [w for c in self.spec.containers for w in (*(c.command or ()), *(c.args or ()))]
+
+    @property
     def lease(self) -> str:
-        words = " ".join(w for c in self.spec.containers for w in (*(c.command or ()), *(c.args or ())))
-        named = _LEASE.search(words)
+        named = _LEASE.search(" ".join(self.words))
         return named[1] if named is not None else _DEFAULT_LEASE
 
 
@@ -91,7 +96,10 @@ class _Lease(msgspec.Struct):
 
 
 async def find(transport: Transport, namespace: str, selector: str, name: str | None) -> Found:
-    """The pod of that name, else the one that leads, else any that is ready. Raises NoSchedulerError or ApiError."""
+    """The pod of that name, else one that leads, else any that is ready; an observer only where there is nothing else.
+
+    Raises NoSchedulerError or ApiError.
+    """
     answer = await transport.get(f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": selector})
     every = msgspec.json.decode(answer, type=_Pods).items
     running = [pod for pod in every if pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None]
@@ -105,11 +113,15 @@ async def find(transport: Transport, namespace: str, selector: str, name: str | 
             names = ", ".join(pod.metadata.name for pod in running)
             raise NoSchedulerError(f"pod {name} is not among those that are running {where}: {names}")
         return Found(name, pod.port, None)
-    leader = await _leader(transport, namespace, running[0].lease)
-    for pod in running:
-        # An identity is the pod's name, an underscore, and something random.
-        if leader.rpartition("_")[0] == pod.metadata.name:
-            return Found(pod.metadata.name, pod.port, leads=True)
+    running = [pod for pod in running if OBSERVE not in pod.words] or running
+    leader = ""
+    # Each scheduler that was deployed by itself has a Lease of its own.
+    for lease in dict.fromkeys(pod.lease for pod in running):
+        leader = await _leader(transport, namespace, lease) or leader
+        for pod in running:
+            # An identity is the pod's name, an underscore, and something random.
+            if leader.rpartition("_")[0] == pod.metadata.name:
+                return Found(pod.metadata.name, pod.port, leads=True)
     pod = next((pod for pod in running if pod.ready), running[0])
     return Found(pod.metadata.name, pod.port, False if leader else None)
 
