@@ -336,10 +336,28 @@ def test_names_follow_the_release():
     assert one("Deployment", render(release="schedcache-blue"))["metadata"]["name"] == "schedcache-blue"
     assert one("Deployment", render(release="blue"))["metadata"]["name"] == "blue-schedcache"
     assert one("Deployment", render({"fullnameOverride": "x"}))["metadata"]["name"] == "x"
-    # The longest that Helm allows.
+    # The longest that Helm and labels allow.
+    for found in render({"nameOverride": "n" * 63, "networkPolicy": {"enabled": True}}, release="r" * 53):
+        labels = found["metadata"]["labels"]
+        assert max(map(len, labels.values())) <= 63
     names = [found["metadata"]["name"] for found in render(release="r" * 53)]
     assert max(map(len, names)) <= 85
     assert all(len(found["metadata"]["name"]) <= 63 for found in render(release="r" * 53) if found["kind"] == "Pod")
+
+
+def test_names_that_look_like_numbers_are_names():
+    values = {"nameOverride": "789", "networkPolicy": {"enabled": True, "httpsFrom": [{"podSelector": {}}]}}
+    for found in render(values, release="123", namespace="456"):
+        metadata = found["metadata"]
+        assert metadata.get("namespace", "456") in ("456", "kube-system")
+        assert metadata["labels"]["app.kubernetes.io/instance"] == "123"
+        assert all(isinstance(value, str) for value in metadata["labels"].values())
+        for subject in found.get("subjects", ()):
+            assert subject["namespace"] == "456"
+
+
+def test_large_numbers_are_written_as_numbers():
+    assert "--kube-api-burst=1000000" in container(render({"kubeApi": {"burst": 1_000_000}}))["args"]
 
 
 @each_values
@@ -374,6 +392,13 @@ def test_what_helm_test_makes_for_the_dump_goes_away(values):
         assert {"before-hook-creation", "hook-succeeded"} <= set(policy)
         # Of what failed only the pods stay, with their logs; nobody goes on having rights.
         assert ("hook-failed" in policy) == (hook["kind"] != "Pod")
+
+
+def test_without_a_role_for_readers_nothing_tests_reading():
+    objects = render({"rbac": {"create": False}})
+    assert not [found for found in objects if "rbac" in found["apiVersion"]]
+    pods = [found["metadata"]["name"] for found in objects if found["kind"] == "Pod"]
+    assert pods == ["schedcache-test-anonymous", "schedcache-test-0"]
 
 
 def test_the_scripts_of_helm_test_are_python():
@@ -449,6 +474,9 @@ def test_prometheus_finds_the_https_port_and_verifies_what_it_can():
             "tls.existingSecret: cert-manager makes one",
         ),
         ({"extraArgs": ["observe"]}, "at '/extraArgs/0'"),
+        ({"nameOverride": "a: b"}, "at '/nameOverride'"),
+        ({"fullnameOverride": "1a"}, "at '/fullnameOverride'"),
+        ({"leaderElection": {"resourceName": "a: b"}}, "at '/leaderElection/resourceName'"),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_refused_by_name(values, message):

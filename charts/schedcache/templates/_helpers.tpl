@@ -13,8 +13,9 @@
 {{- end }}
 
 {{- define "schedcache.selector" -}}
-app.kubernetes.io/name: {{ include "schedcache.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+{{- /* toYaml: a name may look like a number. */ -}}
+app.kubernetes.io/name: {{ include "schedcache.name" . | toYaml }}
+app.kubernetes.io/instance: {{ toYaml .Release.Name }}
 {{- end }}
 
 {{/* Labels of the pods: nothing that changes from one version of the chart to the next. */}}

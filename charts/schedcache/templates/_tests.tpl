@@ -1,6 +1,10 @@
+{{- define "schedcache.testName" -}}
+{{ include "schedcache.name" . | trunc 58 | trimSuffix "-" }}-test
+{{- end }}
+
 {{- define "schedcache.testLabels" -}}
-app.kubernetes.io/name: {{ include "schedcache.name" . }}-test
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "schedcache.testName" . }}
+app.kubernetes.io/instance: {{ toYaml .Release.Name }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
