@@ -33,7 +33,7 @@ def read_pair(certificate_file: Path, key_file: Path) -> KeyPair:
     certificate, key = read_file(certificate_file), read_file(key_file)
     try:
         leaf = x509.load_pem_x509_certificate(certificate)
-    except ValueError as error:
+    except (ValueError, x509.InvalidVersion) as error:
         raise CertificateError(f"{certificate_file}: expected a certificate in PEM: {error}") from error
     return KeyPair(certificate, key, leaf.not_valid_after_utc.timestamp())
 

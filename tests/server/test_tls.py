@@ -256,9 +256,13 @@ def test_a_pair_in_a_folder_is_made_once_and_its_key_is_for_its_owner_alone(tmp_
 def test_what_cannot_be_used_is_named(tmp_path, authority):
     files = authority.server()
     (tmp_path / "empty.crt").write_text("")
+    der = ssl.PEM_cert_to_DER_cert(files.certificate.read_text())
+    version_3, version_18 = (b"\xa0\x03\x02\x01" + bytes([number]) for number in (2, 17))
+    (tmp_path / "version.crt").write_text(ssl.DER_cert_to_PEM_cert(der.replace(version_3, version_18, 1)))
     for cert_file, key_file, says in [
         (tmp_path / "none.crt", files.key, "none.crt: No such file"),
         (tmp_path / "empty.crt", files.key, "empty.crt: expected a certificate in PEM"),
+        (tmp_path / "version.crt", files.key, "version.crt: expected a certificate in PEM"),
         (files.certificate, authority.server("other").key, "KEY_VALUES_MISMATCH"),
     ]:
         with pytest.raises(CertificateError, match=says):
