@@ -27,6 +27,6 @@ class Faults:
                 plugin=plugin,
                 where=where,
                 pod=pod and pod.full_name,
-                error=f"{type(error).__name__}({error_text(error)!r})",
+                error=f"{type(error).__name__}: {error_text(error)}",
                 at=place,
             )

@@ -203,7 +203,7 @@ def test_a_failing_hint_wakes_the_pod_and_is_told_of_once():
     assert queue.pending_counts()["active"] == 5
     assert [entry[:3] for entry in metrics.hints] == [("Zones", "NodeAdd", "Error")] * 5
     assert len(told) == 1
-    assert (told[0]["plugin"], told[0]["error"]) == ("Zones", "KeyError('zone')")
+    assert (told[0]["plugin"], told[0]["error"]) == ("Zones", "KeyError: 'zone'")
     assert "test_hints.py:" in told[0]["at"]
 
 
