@@ -55,7 +55,7 @@ class KeptDryRuns:
         guests = {int(rows[at]): pods for at, pods in filters.guests(pod, RowView(snapshot, rows)).items()}
         rest = kept.rest(snapshot, rows, guests, self._budgets.all())
         if len(rest):
-            kept.learn(rest, guests, *dry_run(filters, state, pod, snapshot, rest, self._budgets))
+            kept.learn(rest, *dry_run(filters, state, pod, snapshot, rest, self._budgets))
         return kept.told(snapshot, rows)
 
     def _kept(self, columns: "Columns", key: tuple[PodSpec, Any]) -> "_Kept":
@@ -72,7 +72,7 @@ class KeptDryRuns:
 class _Kept:
     """By row, where `known`: `ids` has 0 for candidates, and for others the number of the status that says why.
 
-    `victims` are [row, slot], and `costs` [cost, row], of candidates. `guests`: the nominated pods that counted when the row was tried.
+    `victims` are [row, slot], and `costs` [cost, row], of candidates. `guests`: the nominated pods that count there.
     """
 
     def __init__(self) -> None:
@@ -111,17 +111,13 @@ class _Kept:
         for row in guests.keys() | self.guests.keys():
             if guests.get(row, ()) != self.guests.get(row, ()):
                 self.known[row] = False
+        # Of rows that are known from here on, these are the guests: the others are tried before they are.
+        self.guests = guests
         return rows[~self.known[rows]]
 
-    def learn(
-        self, rows: Rows, guests: dict[int, Sequence[Pod]], candidates: Candidates | None, hopeless: Hopeless
-    ) -> None:
+    def learn(self, rows: Rows, candidates: Candidates | None, hopeless: Hopeless) -> None:
         """What became of the rows that were tried."""
         self.known[rows] = True
-        for row in rows.tolist() if len(rows) < len(self.guests) else list(self.guests):
-            if self.known[row]:
-                self.guests.pop(row, None)
-        self.guests |= {row: pods for row, pods in guests.items() if self.known[row]}
         numbers = np.array([self.statuses.code(status) for status in hopeless.table], np.intp)
         self.ids[hopeless.rows] = numbers[hopeless.ids]
         errors = [status is not None and not status.rejected for status in hopeless.table]
