@@ -43,6 +43,17 @@ def positive_integer(text: str) -> int:
     return int(text)
 
 
+def add_output_flag(parser: argparse.ArgumentParser) -> None:
+    """A table for people, or JSON."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "json"),
+        default="table",
+        help="the form of the answer (default %(default)s)",
+    )
+
+
 def add_cluster_flags(parser: argparse.ArgumentParser) -> None:
     """Which cluster, and how fast to send requests to it."""
     group = parser.add_argument_group("cluster")

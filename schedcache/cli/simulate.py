@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from schedcache.app.errors import UsageError
+from schedcache.cli.flags import add_output_flag
 from schedcache.cli.output import tell, writing
 
 
@@ -41,13 +42,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         action="store_true",
         help="with --replicas: have pods evicted for each copy that does not fit otherwise",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("table", "json"),
-        default="table",
-        help="the form of the answer (default %(default)s)",
-    )
+    add_output_flag(parser)
     parser.set_defaults(execute=execute, parser=parser)
 
 

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from schedcache.cli.flags import boolean
+from schedcache.cli.flags import add_output_flag, boolean
 
 NAMESPACE = "kube-system"
 SELECTOR = "app.kubernetes.io/name=schedcache"
@@ -23,13 +23,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.add_argument(
         "what", nargs="*", metavar="WHAT", help="NAMESPACE/POD or NODE; without it, everything; or diff and two files"
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("table", "json"),
-        default="table",
-        help="the form of the answer (default %(default)s)",
-    )
+    add_output_flag(parser)
     parser.add_argument("--save", type=Path, metavar="FILE", help="also write the dump into a file, as JSON")
     _add_cluster_flags(parser)
     _add_other_sources(parser)
