@@ -29,7 +29,7 @@ from typing import Any
 import structlog
 from msgspec.structs import replace
 
-from schedcache.app.program import tune_gc
+from schedcache.app.program import keep_what_was_read
 from schedcache.kube.extender.client import ExtenderSettings, HttpExtenders
 from schedcache.model import Node, Pod
 from schedcache.ports import NoMetrics
@@ -189,7 +189,7 @@ async def measure(port: int, fault: str, nodes: int, pods: int, rounds: int) -> 
             await stack.enter_async_context(side.world)
             await side.round(-1, pods)
             side.times.clear()
-        tune_gc()
+        keep_what_was_read()
         for number in range(rounds):
             for side in (without, beside):
                 await side.round(number, pods)
